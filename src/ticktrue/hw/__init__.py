@@ -1,0 +1,27 @@
+"""What the machine is: chips, links and systems, every number a fact with source, grade and range."""
+
+from ticktrue.hw.chip import Chip, FormatSupport, formats_allowed
+from ticktrue.hw.chip_facts import CHIP_FACTS, FactSpec
+from ticktrue.hw.fact import Fact, Grade
+from ticktrue.hw.link import HopClass, Link, slot_cycles
+from ticktrue.hw.load import SystemSummary, list_systems, load_system
+from ticktrue.hw.system import HopRule, Layout, System
+
+__all__ = [
+    "CHIP_FACTS",
+    "Chip",
+    "Fact",
+    "FactSpec",
+    "FormatSupport",
+    "Grade",
+    "HopClass",
+    "HopRule",
+    "Layout",
+    "Link",
+    "System",
+    "SystemSummary",
+    "formats_allowed",
+    "list_systems",
+    "load_system",
+    "slot_cycles",
+]

@@ -1,0 +1,34 @@
+"""The artefact: image, timetables, their columns, bytes on disk, expansion into rows, and readable text."""
+
+from ticktrue.program.codec import (
+    Decoded,
+    decode,
+    encode,
+    image_digest,
+    program_digest,
+    read_program,
+    timetable_digest,
+    write_program,
+)
+from ticktrue.program.expand import Flat, class_regions, expand, output_progression
+from ticktrue.program.types import (
+    SCHEMA,
+    Image,
+    ImageKey,
+    Loop,
+    Output,
+    Packing,
+    Plan,
+    Program,
+    Region,
+    RegionClass,
+    StepKind,
+    Tensor,
+    Timetable,
+)
+
+__all__ = [
+    "SCHEMA", "Decoded", "Flat", "Image", "ImageKey", "Loop", "Output", "Packing", "Plan", "Program", "Region",
+    "RegionClass", "StepKind", "Tensor", "Timetable", "class_regions", "decode", "encode", "expand", "image_digest",
+    "output_progression", "program_digest", "read_program", "timetable_digest", "write_program",
+]  # fmt: skip

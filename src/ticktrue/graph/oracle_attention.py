@@ -1,0 +1,144 @@
+"""Attention in blocks of 64 positions with the combine order of rows 14 to 20, for the oracle alone.
+
+Vectorised over query rows (a query position of one head) and never over the positions that are summed. Arrays stand with
+the query rows last, so that the positions of a block are the rows of the ordered products.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.graph.oracle_format import Arithmetic, score_scale
+from ticktrue.graph.oracle_math import exp
+from ticktrue.graph.oracle_matmul import FloatArray, ordered_column_sum
+
+BLOCK = 64
+"""Positions per block, absolute (row 15)."""
+COMBINE_LANES = 256
+"""Lane of a block = absolute index mod 256 (row 19)."""
+QUERIES_AT_ONCE = 256
+"""Query positions worked on together: bounds the memory, changes no bit."""
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One partial of every query row: max m[rows], sum l[rows], output o[head_dim, rows]; absent where not present[rows]."""
+
+    present: BoolArray
+    m: FloatArray
+    l: FloatArray
+    o: FloatArray
+
+
+def combine(a: Partial, b: Partial) -> Partial:
+    """Row 18: m = max; l = (l1·a1) + (l2·a2); o = (o1·a1) + (o2·a2); an absent side copies the other."""
+    both = a.present & b.present
+    m = np.maximum(a.m, b.m)
+    a1, a2 = exp(np.where(both, a.m - m, 0)), exp(np.where(both, b.m - m, 0))
+    only = np.where(a.present, a.l, b.l), np.where(a.present, a.o, b.o)
+    return Partial(
+        present=a.present | b.present,
+        m=np.where(both, m, np.where(a.present, a.m, b.m)),
+        l=np.where(both, (a.l * a1) + (b.l * a2), only[0]),
+        o=np.where(both, (a.o * a1) + (b.o * a2), only[1]),
+    )
+
+
+def add_block(lanes: list[Partial], index: int, block: Partial) -> None:
+    """Row 19, inside lanes: put the partial of block `index` behind those of its lane (index mod 256).
+
+    Args:
+        lanes: at most 256 lanes, filled so far by blocks 0 to index − 1; changed in place.
+        index: absolute index of the block.
+        block: its partial.
+    """
+    lane = index % COMBINE_LANES
+    if lane == len(lanes):
+        lanes.append(block)
+    else:
+        lanes[lane] = combine(lanes[lane], block)
+
+
+def combine_lanes(lanes: list[Partial]) -> Partial:
+    """The tree of row 19 over at most 256 lanes; lanes beyond the list are absent."""
+    lanes = list(lanes)
+    h = COMBINE_LANES // 2
+    while h:
+        for i in range(max(0, min(h, len(lanes) - h))):
+            lanes[i] = combine(lanes[i], lanes[i + h])
+        h //= 2
+    return lanes[0]
+
+
+def block_partial(q: FloatArray, kv: "KeyValueBlock", at: IntArray, arithmetic: Arithmetic) -> Partial:
+    """Rows 14 to 17 for one block.
+
+    Args:
+        q: float32[head_dim, rows].
+        kv: the block's keys and values.
+        at: int64[rows], the position of each query row: it sees positions 0 to its own.
+        arithmetic: the format's rounding, tile and product.
+    """
+    scale = score_scale(q.shape[0])
+    score = arithmetic.matmul(kv.k, q, arithmetic.tile) * scale
+    visible = (kv.first + np.arange(kv.k.shape[0]))[:, None] <= at[None, :]
+    lowest = np.float32(np.finfo(np.float32).min)
+    m = np.where(visible, score, lowest).max(axis=0)
+    p = np.where(visible, arithmetic.round(exp(np.where(visible, score - m[None, :], 0))), np.float32(0))
+    return Partial(
+        present=at >= kv.first,
+        m=m,
+        l=ordered_column_sum(p),
+        o=arithmetic.matmul(np.ascontiguousarray(kv.v.T), p, arithmetic.tile),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueBlock:
+    """Keys and values, float32[positions, head_dim], of one KV head from position `first` on; at most 64 positions."""
+
+    first: int
+    k: FloatArray
+    v: FloatArray
+
+
+def attend(q: FloatArray, k: FloatArray, v: FloatArray, arithmetic: Arithmetic) -> FloatArray:
+    """float32[n, heads · head_dim]: attention of the last n positions over all positions so far, rounded (row 20).
+
+    Args:
+        q: float32[n, heads, head_dim], rotated and rounded.
+        k: float32[positions, kv_heads, head_dim], with those of the n new positions at the end.
+        v: as k.
+        arithmetic: the format's rounding, tile and product.
+    """
+    n, heads, head_dim = q.shape
+    positions, kv_heads, _ = k.shape
+    group = heads // kv_heads
+    out = np.empty((n, heads, head_dim), np.float32)
+    for first in range(0, n, QUERIES_AT_ONCE):
+        last = min(first + QUERIES_AT_ONCE, n)
+        at = np.repeat(np.arange(first, last, dtype=np.int64) + (positions - n), group)
+        for head in range(kv_heads):
+            of_head = slice(head * group, (head + 1) * group)
+            rows = np.ascontiguousarray(q[first:last, of_head].reshape(-1, head_dim).T)
+            result = _attend_rows(rows, (k[:, head], v[:, head]), at, arithmetic)
+            out[first:last, of_head] = result.T.reshape(last - first, group, head_dim)
+    return out.reshape(n, heads * head_dim)
+
+
+def _attend_rows(
+    q: FloatArray, kv: tuple[FloatArray, FloatArray], at: IntArray, arithmetic: Arithmetic
+) -> FloatArray:
+    """float32[head_dim, rows]: attention of query rows of one KV head."""
+    lanes: list[Partial] = []
+    seen = int(at[-1]) + 1
+    for index, first in enumerate(range(0, seen, BLOCK)):
+        stop = min(first + BLOCK, seen)
+        block = block_partial(q, KeyValueBlock(first, kv[0][first:stop], kv[1][first:stop]), at, arithmetic)
+        add_block(lanes, index, block)
+    result = combine_lanes(lanes)
+    return arithmetic.round(result.o / result.l[None, :])

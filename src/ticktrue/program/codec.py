@@ -1,0 +1,241 @@
+"""Program <-> bytes: one safetensors container, integer columns beside one JSON header; same program, same bytes.
+
+The sha256 of a program covers the image and the digest of every timetable, so a program of fewer timetables has its own.
+"""
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_container
+from safetensors.numpy import save as save_container
+
+from ticktrue.errors import InputError
+from ticktrue.program import columns as col
+from ticktrue.program.types import (
+    SCHEMA,
+    Image,
+    ImageKey,
+    Loop,
+    Output,
+    Packing,
+    Plan,
+    Program,
+    Region,
+    RegionClass,
+    StepKind,
+    Tensor,
+    Timetable,
+)
+
+_HEADER = "ticktrue"
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+class TimetableHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What of a timetable is not a column."""
+
+    kind: StepKind
+    scratch: tuple[Region, ...]
+    labels: str
+    outputs: tuple[Output, ...]
+    loops: tuple[Loop, ...]
+    duration: int
+    dataflow: str
+
+
+class ImageHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What of an image is not a column."""
+
+    key: ImageKey
+    tensors: tuple[Tensor, ...]
+    regions: tuple[Region, ...]
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON header of a program file."""
+
+    schema: str
+    sha256: str
+    image: ImageHeader
+    timetables: tuple[TimetableHeader, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A program read from bytes, the sha256 it states and the sha256 of what it holds."""
+
+    program: Program
+    stated: str
+    computed: str
+
+    @property
+    def intact(self) -> bool:
+        """Whether the bytes are those that were sealed."""
+        return self.stated == self.computed
+
+
+def _hash(*parts: bytes) -> str:
+    h = hashlib.sha256()
+    for part in parts:
+        h.update(len(part).to_bytes(8, "little"))
+        h.update(part)
+    return h.hexdigest()
+
+
+def _timetable_header(t: Timetable) -> TimetableHeader:
+    return TimetableHeader(
+        kind=t.kind, scratch=t.scratch, labels="\n".join(t.labels), outputs=t.outputs, loops=t.loops,
+        duration=t.duration, dataflow=t.dataflow,
+    )  # fmt: skip
+
+
+def _columns(t: Timetable) -> dict[str, npt.NDArray[Any]]:
+    return {
+        "templates": np.ascontiguousarray(t.templates, dtype=np.int32),
+        "template_start": np.ascontiguousarray(t.template_start, dtype=np.int32),
+        "chains": np.ascontiguousarray(t.chains, dtype=np.int64),
+        "rows": np.ascontiguousarray(t.rows, dtype=np.int32),
+    }
+
+
+def timetable_digest(t: Timetable) -> str:
+    """sha256 of one timetable: its header and its columns."""
+    parts = [_encoder.encode(_timetable_header(t))]
+    for name, array in _columns(t).items():
+        parts += [name.encode(), str(array.shape).encode(), array.tobytes()]
+    return _hash(*parts)
+
+
+def image_digest(image: Image) -> str:
+    """sha256 of an image: its header and its packing table."""
+    header = _encoder.encode(ImageHeader(image.key, image.tensors, image.regions))
+    return _hash(header, np.ascontiguousarray(image.pieces, dtype=np.int32).tobytes())
+
+
+def program_digest(program: Program) -> str:
+    """The one sha256 of a program, over its image and the digests of its timetables."""
+    parts = [SCHEMA.encode(), image_digest(program.image).encode()]
+    parts += [timetable_digest(t).encode() for t in program.timetables]
+    return _hash(*parts)
+
+
+def encode(program: Program) -> bytes:
+    """The bytes of a program file."""
+    header = Header(
+        schema=SCHEMA,
+        sha256=program_digest(program),
+        image=ImageHeader(program.image.key, program.image.tensors, program.image.regions),
+        timetables=tuple(_timetable_header(t) for t in program.timetables),
+    )
+    arrays: dict[str, npt.NDArray[Any]] = {"pieces": np.ascontiguousarray(program.image.pieces, dtype=np.int32)}
+    for i, t in enumerate(program.timetables):
+        arrays |= {f"{i:03d}.{name}": array for name, array in _columns(t).items()}
+    return bytes(save_container(arrays, metadata={_HEADER: _encoder.encode(header).decode()}))
+
+
+def decode(data: bytes, where: str = "program") -> Decoded:
+    """The program in `data`.
+
+    Raises:
+        InputError: T350 not a program file or truncated, T351 another schema, T352 a header or column of the wrong form.
+    """
+    if len(data) < 16 or int.from_bytes(data[:8], "little") > len(data) - 8:  # noqa: PLR2004 - container's fixed prefix
+        raise InputError(f"expected a ticktrue program, found {len(data)} bytes that are not one (truncated?)",
+                         code="T350", where=where, hint="compile it again")  # fmt: skip
+    try:
+        arrays = load_container(data)
+        meta = msgspec.json.decode(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        text = meta.get("__metadata__", {}).get(_HEADER, "")
+    except (SafetensorError, msgspec.DecodeError, ValueError, AttributeError, KeyError) as e:
+        raise InputError(f"expected a ticktrue program, found a damaged container: {e}", code="T350",
+                         where=where, hint="compile it again") from e  # fmt: skip
+    try:
+        schema = msgspec.json.decode(text or "{}").get("schema")
+        if schema != SCHEMA:
+            raise InputError(f"expected schema {SCHEMA}, found {schema!r}", code="T351", where=where,
+                             hint="compile it again with this version")  # fmt: skip
+        header = msgspec.json.decode(text, type=Header)
+    except (msgspec.DecodeError, AttributeError) as e:
+        raise InputError(f"program header: {e}", code="T352", where=where, hint="compile it again") from e
+    program = _assemble(header, arrays, where)
+    return Decoded(program, header.sha256, program_digest(program))
+
+
+def _column(arrays: dict[str, npt.NDArray[Any]], name: str, dtype: type, width: int, where: str) -> npt.NDArray[Any]:
+    a = arrays.get(name)
+    shape = f"{np.dtype(dtype)}[*, {width}]" if width else f"{np.dtype(dtype)}[*]"
+    ok = a is not None and a.dtype == dtype and (a.ndim == 2 and a.shape[1] == width if width else a.ndim == 1)  # noqa: PLR2004
+    if a is None or not ok:
+        found = "nothing" if a is None else f"{a.dtype}{list(a.shape)}"
+        raise InputError(f"column {name}: expected {shape}, found {found}", code="T352", where=where)
+    a.flags.writeable = False
+    return a
+
+
+def _assemble(header: Header, arrays: dict[str, npt.NDArray[Any]], where: str) -> Program:
+    pieces = _column(arrays, "pieces", np.int32, col.P_COLUMNS, where)
+    image = Image(header.image.key, header.image.tensors, header.image.regions, pieces)
+    timetables = []
+    for i, h in enumerate(header.timetables):
+        timetables.append(
+            Timetable(
+                kind=h.kind,
+                scratch=h.scratch,
+                templates=_column(arrays, f"{i:03d}.templates", np.int32, col.T_COLUMNS, where),
+                template_start=_column(arrays, f"{i:03d}.template_start", np.int32, 0, where),
+                chains=_column(arrays, f"{i:03d}.chains", np.int64, 3, where),
+                rows=_column(arrays, f"{i:03d}.rows", np.int32, col.V_COLUMNS, where),
+                labels=tuple(h.labels.split("\n")) if h.labels else (),
+                outputs=h.outputs,
+                loops=h.loops,
+                duration=h.duration,
+                dataflow=h.dataflow,
+            )
+        )
+    return Program(image, tuple(timetables))
+
+
+def read_program(path: Path) -> Decoded:
+    """The program in a file.
+
+    Raises:
+        InputError: T353 if there is no such file, else as `decode`.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as e:
+        raise InputError(f"cannot read the program: {e.strerror}", code="T353", where=str(path)) from e
+    return decode(data, str(path))
+
+
+def write_program(program: Program, path: Path) -> None:
+    """Writes a program file as a whole: beside its place first, then moved, so no half file is ever seen.
+
+    Raises:
+        EnvironmentProblem: T410 if it cannot be written.
+    """
+    from ticktrue.errors import EnvironmentProblem
+
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        temporary.write_bytes(encode(program))
+        temporary.replace(path)
+    except OSError as e:
+        temporary.unlink(missing_ok=True)
+        raise EnvironmentProblem(f"cannot write the program: {e.strerror}", code="T410", where=str(path)) from e
+
+
+def header_dict(program: Program) -> dict[str, Any]:
+    """The image key as plain values, for reports."""
+    return dataclasses.asdict(program.image.key)
+
+
+__all__ = ["Decoded", "Packing", "Plan", "RegionClass", "decode", "encode", "header_dict", "image_digest",
+           "program_digest", "read_program", "timetable_digest", "write_program"]  # fmt: skip

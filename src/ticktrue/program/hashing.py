@@ -1,0 +1,63 @@
+"""The hash algebra of the dataflow digest (31 section 9): mixing functions shared by `verify` (rows) and `graph` (tensors).
+
+An element is a 64-bit hash; 0 is an exact zero. Only these few functions are shared: what is hashed, and in which order, each
+side decides for itself, from the rows or from the numerics table.
+"""
+
+import numba as nb
+import numpy as np
+
+U = np.uint64
+_A = U(0x9E3779B97F4A7C15)
+_B = U(0xBF58476D1CE4E5B9)
+_C = U(0x94D049BB133111EB)
+_ONE = U(1)
+S32 = U(32)
+S29 = U(29)
+SENTINEL = U(0x5E47144E1D0FF1CE)  # "no visible position here"
+ZERO = U(0)
+
+
+@nb.njit(cache=True, inline="always")
+def mix(a, b):
+    """Ordered hash of two 64-bit values, never 0 (splitmix64 finaliser, Steele et al. 2014)."""
+    z = U(a) * _A + U(b) + _C
+    z = (z ^ (z >> U(30))) * _B
+    z = (z ^ (z >> U(27))) * _C
+    return (z ^ (z >> U(31))) | _ONE
+
+
+@nb.njit(cache=True, inline="always")
+def leaf(base, index):
+    """Hash of element `index` of a tensor whose base hash is `base`; never 0. Cheap: made on the fly for every weight."""
+    z = (U(base) ^ U(index)) * _A
+    return (z ^ (z >> S32)) | _ONE
+
+
+@nb.njit(cache=True, inline="always")
+def product(a, b):
+    """Commutative, not associative hash of a * b; exact zero times anything is zero."""
+    if a == ZERO or b == ZERO:
+        return ZERO
+    z = (a ^ b) + (a * b)
+    return (z ^ (z >> S29)) | _ONE
+
+
+@nb.njit(cache=True, inline="always")
+def fold(acc, term):
+    """One step of an ordered sum from +0: a zero term adds nothing."""
+    if term == ZERO:
+        return acc
+    if acc == ZERO:
+        return term
+    return ((acc * _B) ^ (term + _A)) | _ONE
+
+
+@nb.njit(cache=True, inline="always")
+def add(a, b):
+    """Commutative, not associative hash of a two-operand sum; a + 0 = a."""
+    if a == ZERO:
+        return b
+    if b == ZERO:
+        return a
+    return mix(a + b, (a ^ b) ^ _B)

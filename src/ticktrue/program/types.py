@@ -1,0 +1,200 @@
+"""The artefact as values: plan, step kind, image, timetable, program (31 section 1). Knows no model and no scheduler."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+SCHEMA = "ticktrue/program/v1"
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+
+class RegionClass(IntEnum):
+    """What a region holds and who may write it."""
+
+    WEIGHT = 0
+    CONST = 1
+    STATE = 2
+    INBOX = 3
+    CODE = 4
+    ARENA = 5
+    SCRATCH = 6
+
+
+class Packing(IntEnum):
+    """How the elements of a tensor lie in a region; the rule is spelled out in docs/program.md."""
+
+    NONE = 0
+    TILES = 1
+    ROWS = 2
+    LANES = 3
+    ROPE_A = 4
+    ROPE_B = 5
+    KV = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Tensor-parallel plan: `chips` = heads degree `h` x context degree `cp`; chip = hg * cp + c."""
+
+    chips: int
+    h: int
+    cp: int
+
+    def size(self, pattern: int) -> int:
+        """Chips in one group of a communication pattern (all, context, heads)."""
+        return (self.chips, self.cp, self.h)[pattern]
+
+    def index(self, pattern: int, chip: int) -> int:
+        """Index of `chip` in its group of `pattern`."""
+        return (chip, chip % self.cp, chip // self.cp)[pattern]
+
+    def member(self, pattern: int, chip: int, index: int) -> int:
+        """The chip with `index` in the group of `pattern` that `chip` belongs to."""
+        if pattern == 0:
+            return index
+        if pattern == 1:
+            return (chip // self.cp) * self.cp + index
+        return index * self.cp + chip % self.cp
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StepKind:
+    """T tokens per slot, S slots, B context blocks, `logits` last | all, `sampler` chip | host."""
+
+    tokens: int
+    slots: int
+    blocks: int
+    logits: str
+    sampler: str
+
+    def label(self) -> str:
+        """A short stable name, e.g. T1.S1.B21.last.chip."""
+        return f"T{self.tokens}.S{self.slots}.B{self.blocks}.{self.logits}.{self.sampler}"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A range of vectors in one bank group, the same on every chip of the class.
+
+    `base`, `stride`, `count` are in vectors, vectors per record, records. `p0`, `p1` belong to the packing rule.
+    `digest` is the sha256 of the packed bytes of all chips in rank order (empty where no weights are known).
+    """
+
+    name: str
+    cls: RegionClass
+    group: int
+    base: int
+    stride: int
+    count: int
+    packing: Packing = Packing.NONE
+    tensor: int = -1
+    p0: int = 0
+    p1: int = 0
+    digest: str = ""
+
+    @property
+    def vectors(self) -> int:
+        """Vectors the region covers."""
+        return self.stride * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of the model as the image cuts it: [outputs, inputs], `shard` outputs (or columns) per rank."""
+
+    name: str
+    outputs: int
+    inputs: int
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageKey:
+    """What an image was made for. `weights` is the model's digest, empty for a spec without weights."""
+
+    model: str
+    spec: str
+    weights: str
+    system: str
+    facts: str
+    fmt: str
+    hypothetical: bool
+    plan: Plan
+    max_context: int
+    slots: int
+    t_max: int
+    vocab: int
+    kv_heads: int
+    heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Everything that outlives a step: regions, tensors, and where each piece of a weight lies."""
+
+    key: ImageKey
+    tensors: tuple[Tensor, ...]
+    regions: tuple[Region, ...]
+    pieces: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result the host reads after the step: `rows` records of a region (per chip), in `dtype`."""
+
+    name: str
+    region: int
+    base: int
+    rows: int
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Chains [first, last] repeat `count` times, `period` cycles apart, each region shifted by its stride (31 section 8)."""
+
+    first: int
+    last: int
+    count: int
+    period: int
+    strides: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """The chains of one step kind.
+
+    `scratch` regions lie in the image's arenas; their ids follow the image's. `templates` int32[template rows, T_COLUMNS]
+    with rows of template k at template_start[k] .. template_start[k+1]; `chains` int64[chains, 3] = (template, start cycle,
+    late reason); `rows` int32[class rows, V_COLUMNS], the rows of chain c follow those of chain c-1.
+    `digest` is the dataflow digest that `compile` took from the graph.
+    """
+
+    kind: StepKind
+    scratch: tuple[Region, ...]
+    templates: Int32
+    template_start: Int32
+    chains: Int64
+    rows: Int32
+    labels: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    loops: tuple[Loop, ...]
+    duration: int
+    dataflow: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One image and its timetables, sorted by kind; all timetables share the image byte for byte."""
+
+    image: Image
+    timetables: tuple[Timetable, ...]
+
+    def timetable(self, kind: StepKind) -> Timetable | None:
+        """The timetable of exactly `kind`, if the program has it."""
+        return next((t for t in self.timetables if t.kind == kind), None)
