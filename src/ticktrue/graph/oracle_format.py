@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 
 import numpy as np
 
 from ticktrue.errors import UnsupportedModel
 from ticktrue.graph.oracle_math import bf16_round
 from ticktrue.graph.oracle_matmul import FloatArray, Matmul, ordered_matmul
+from ticktrue.graph.oracle_rope import DIGITS, nearest_float32
 
 ACTIVATION_TILE_BYTES = 320
 """A tile is 320 bytes of activations: 160 of bf16, 80 of float32 (row 7)."""
@@ -40,8 +42,10 @@ def arithmetic(fmt: str, matmul: Matmul = ordered_matmul) -> Arithmetic:
 
 
 def score_scale(head_dim: int) -> np.float32:
-    """1 / sqrt(head_dim) as float32 (row 14)."""
-    return np.float32(1.0) / np.sqrt(np.float32(head_dim))
+    """fl32(1 / sqrt(head_dim)): the real number rounded once (row 14)."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        return nearest_float32(1 / Decimal(head_dim).sqrt())
 
 
 def _unrounded(x: FloatArray) -> FloatArray:

@@ -1,10 +1,11 @@
 """Elementwise functions and lane sums of docs/numerics.md in numpy float32, for the oracle alone.
 
-One rounding per written operation (G1), no library function beyond + - * / sqrt, comparisons and bit operations (G6).
-The constants are copied by hand from the page, never imported from the kernels.
+One rounding per written operation (G1), no library function beyond + - * / sqrt, comparisons and bit
+operations (G6). The constants are copied by hand from the page, never imported from the kernels.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from ticktrue.graph.oracle_matmul import FloatArray
 
@@ -21,46 +22,49 @@ def _hex(text: str) -> np.float32:
 
 
 ONE = np.float32(1.0)
-ROUND_TO_INTEGER = _hex("0x1.8p+23")
-"""Adding and taking away 1.5·2^23 rounds |x| < 2^22 to the nearest even integer."""
-
-
 LOG2_E = _hex("0x1.715476p+0")
+MAGIC = _hex("0x1.8p+23")
+"""Adding it rounds |x| < 2^22 to the nearest even integer and leaves that integer in the low bits."""
 LN2_HIGH = _hex("0x1.63p-1")
 LN2_LOW = _hex("-0x1.bd0106p-13")
-EXP_COEFFICIENTS = tuple(np.float32(c) for c in (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1))
-EXP_UNDERFLOW = np.float32(-87.0)
-EXP_OVERFLOW = np.float32(88.72)
-MANTISSA_BITS = np.int32(23)
+EXP_TOP = _hex("0x1.6a2256p-10")
+EXP_REST = tuple(_hex(c) for c in ("0x1.123b02p-7", "0x1.5558f8p-5", "0x1.55549p-3", "0x1.fffffcp-2"))
+EXP_UNDERFLOW = _hex("-0x1.5cp+6")
+EXP_OVERFLOW = _hex("0x1.62e148p+6")
+MANTISSA_BITS = np.uint32(23)
 
 
 def exp(x: FloatArray) -> FloatArray:
-    """e^x (G6): x < −87 gives +0, x > 88.72 gives +Inf."""
-    inside = np.where((x < EXP_UNDERFLOW) | (x > EXP_OVERFLOW), np.float32(0), x)
-    n = (inside * LOG2_E + ROUND_TO_INTEGER) - ROUND_TO_INTEGER
+    """e^x as the page's section exp: below −87 it is +0, above fl32(88.72) it is +Inf."""
+    below, above = x < EXP_UNDERFLOW, x > EXP_OVERFLOW
+    inside = np.where(below | above, np.float32(0), x)
+    t = inside * LOG2_E + MAGIC
+    n = t - MAGIC
     r = (inside - n * LN2_HIGH) - n * LN2_LOW
-    y = np.full_like(r, EXP_COEFFICIENTS[0])
-    for c in (*EXP_COEFFICIENTS[1:], ONE, ONE):
-        y = y * r + c
-    scaled = (y.view(np.int32) + (n.astype(np.int32) << MANTISSA_BITS)).view(np.float32)
-    return np.where(x < EXP_UNDERFLOW, np.float32(0), np.where(x > EXP_OVERFLOW, np.float32(np.inf), scaled))
+    p = np.full_like(r, EXP_TOP)
+    for c in EXP_REST:
+        p = p * r + c
+    y = (p * (r * r) + r) + ONE
+    value = (y.view(np.uint32) + (t.view(np.uint32) << MANTISSA_BITS)).view(np.float32)
+    return np.where(below, np.float32(0), np.where(above, np.float32(np.inf), value)).astype(np.float32)
 
 
 def bf16_round(x: FloatArray) -> FloatArray:
-    """x rounded to bfloat16, nearest even, kept as float32. No NaN."""
+    """The bfloat16 values nearest to x, ties to even, kept as float32; no NaN."""
     bits = np.ascontiguousarray(x).view(np.uint32)
     odd = (bits >> np.uint32(16)) & np.uint32(1)
-    return ((bits + np.uint32(0x7FFF) + odd) & np.uint32(0xFFFF0000)).view(np.float32)
+    rounded = np.asarray((bits + np.uint32(0x7FFF) + odd) & np.uint32(0xFFFF0000), np.uint32)
+    return rounded.view(np.float32)
 
 
-def bf16_widen(bits: "np.ndarray[tuple[int, ...], np.dtype[np.uint16]]") -> FloatArray:
+def bf16_widen(bits: npt.NDArray[np.uint16]) -> FloatArray:
     """float32 values of bfloat16 bit patterns."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def sigmoid(x: FloatArray) -> FloatArray:
     """1 / (1 + exp(−x))."""
-    return np.divide(ONE, ONE + exp(-x))
+    return np.asarray(ONE / (ONE + exp(-x)), np.float32)
 
 
 def gated_silu(gate: FloatArray, up: FloatArray) -> FloatArray:
@@ -90,4 +94,4 @@ def rms_norm(x: FloatArray, gain: FloatArray, eps: np.float32) -> FloatArray:
     """(x · r) · g with r = 1 / sqrt(lane_sum(x·x) / D + eps), not yet rounded to the format (row 5)."""
     mean = lane_sum(x * x) / np.float32(x.shape[1])
     r = ONE / np.sqrt(mean + eps)
-    return (x * r[:, None]) * gain
+    return np.asarray((x * r[:, None]) * gain, np.float32)

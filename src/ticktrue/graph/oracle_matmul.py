@@ -1,7 +1,7 @@
 """Ordered matrix products and sums in plain numpy float32 (docs/numerics.md, ground rules G1, G4 and row 7).
 
-Vectorised over rows and outputs only: every single output is summed one product at a time, in ascending k. Knows no
-model and no number format but the depth of a tile.
+Vectorised over rows and outputs only: every single output is summed one product at a time, in ascending k.
+Knows no model, and of the number format only the depth of a tile.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ OUTS_AT_ONCE = 1024
 def ordered_matmul(x: FloatArray, w: FloatArray, tile: int) -> FloatArray:
     """float32[rows, outs] = x[rows, k] · w[k, outs], each output in the order of row 7.
 
-    t = +0; k ascending inside a tile: t = t + x·w. acc = +0; tiles ascending: acc = acc + t. One rounding per operation.
+    t = +0; k ascending inside a tile: t = t + x·w. acc = +0; tiles ascending: acc = acc + t. Each operation
+    rounds once.
 
     Args:
         x: float32[rows, k].

@@ -1,7 +1,8 @@
 """Rotary tables for the oracle: the angles of row 12 with correctly rounded sines and cosines.
 
-Independent of the polynomials of docs/numerics.md: inverse frequencies come from `decimal`; each sine and cosine is the
-float32 nearest to the true value (library float64 where it is far from a rounding boundary, `decimal` where it is not).
+Independent of the polynomials of docs/numerics.md, with which a test compares it: inverse frequencies come
+from `decimal`; each sine and cosine is the float32 nearest to the true value (the library's float64 where it
+is far from a rounding boundary, `decimal` where it is not).
 """
 
 import math
@@ -12,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ticktrue.graph.oracle_matmul import FloatArray
-from ticktrue.model.spec import FactorScaling, LinearScaling, Llama3Scaling, ModelSpec
+from ticktrue.model import FactorScaling, LinearScaling, Llama3Scaling, ModelSpec, RopeScaling
 
 SPLIT = 512
 """Positions are split as p = 512 · (p div 512) + p mod 512; each part has its own table (row 12)."""
 DIGITS = 80
 """Decimal digits of all reference arithmetic; angles reach 10^8, results need 8."""
 DOUBT = 2.0**-48
-"""Relative distance from a float32 rounding boundary inside which the library's float64 result is not trusted."""
+"""Relative distance from a float32 rounding boundary inside which the library's float64 is not trusted."""
 
 
 def inverse_frequencies(spec: ModelSpec) -> tuple[float, ...]:
@@ -28,20 +29,24 @@ def inverse_frequencies(spec: ModelSpec) -> tuple[float, ...]:
         context.prec = DIGITS
         log_theta = Decimal(spec.rope_theta).ln()
         exact = [(-log_theta * (2 * i) / spec.head_dim).exp() for i in range(spec.head_dim // 2)]
-        match spec.rope_scaling:
-            case None:
-                scaled = exact
-            case LinearScaling():
-                scaled = [f / Decimal(spec.rope_scaling.factor) for f in exact]
-            case FactorScaling():
-                scaled = [f / Decimal(d) for f, d in zip(exact, spec.rope_scaling.factors, strict=True)]
-            case Llama3Scaling():
-                scaled = [_llama3(f, spec.rope_scaling) for f in exact]
-        return tuple(float(f) for f in scaled)
+        return tuple(float(_scaled(f, i, spec.rope_scaling)) for i, f in enumerate(exact))
+
+
+def _scaled(frequency: Decimal, index: int, scaling: RopeScaling | None) -> Decimal:
+    """The frequency of pair `index` after the model's RoPE scaling."""
+    match scaling:
+        case None:
+            return frequency
+        case LinearScaling():
+            return frequency / Decimal(scaling.factor)
+        case FactorScaling():
+            return frequency / Decimal(scaling.factors[index])
+        case Llama3Scaling():
+            return _llama3(frequency, scaling)
 
 
 def _llama3(frequency: Decimal, scaling: Llama3Scaling) -> Decimal:
-    """Waves longer than original / low are stretched by the factor, shorter than original / high kept, a ramp between."""
+    """Long waves stretched by the factor, short ones kept, a ramp between (Llama 3.1)."""
     wavelength = 2 * _pi() / frequency
     waves = Decimal(scaling.original_max_positions) / wavelength
     low, high = Decimal(scaling.low_freq_factor), Decimal(scaling.high_freq_factor)
@@ -58,7 +63,7 @@ class RopeTables:
 
 
 def rope_tables(inv_freq: tuple[float, ...], positions: npt.NDArray[np.int64]) -> RopeTables:
-    """c = (ca·cb) − (sa·sb), s = (sa·cb) + (ca·sb) in float32, with A the angle of p div 512 and B that of p mod 512."""
+    """Float32 c = (ca·cb) − (sa·sb), s = (sa·cb) + (ca·sb); A turns by 512 · (p div 512), B by p mod 512."""
     coarse, coarse_at = np.unique(positions // SPLIT, return_inverse=True)
     fine, fine_at = np.unique(positions % SPLIT, return_inverse=True)
     a, b = _table(coarse * SPLIT, inv_freq), _table(fine, inv_freq)
@@ -67,7 +72,7 @@ def rope_tables(inv_freq: tuple[float, ...], positions: npt.NDArray[np.int64]) -
 
 
 def rotate(x: FloatArray, tables: RopeTables) -> FloatArray:
-    """x[n, heads, d] with pairs (i, i + d/2) turned by the angle of their row; not yet rounded to the format."""
+    """The pairs (i, i + d/2) of x[n, heads, d] turned by their row's angle; not yet rounded to the format."""
     half = x.shape[2] // 2
     x1, x2 = x[:, :, :half], x[:, :, half:]
     c, s = tables.cos[:, None, :], tables.sin[:, None, :]
@@ -88,18 +93,27 @@ def _table(positions: npt.NDArray[np.int64], inv_freq: tuple[float, ...]) -> Rop
 def sin_float32(angle: float) -> np.float32:
     """The float32 nearest to the sine of the float64 `angle`."""
     near = math.sin(angle)
-    return np.float32(near) if _is_clear(near) else np.float32(float(sin_decimal(angle)))
+    return np.float32(near) if _is_clear(near) else nearest_float32(sin_decimal(angle))
 
 
 def cos_float32(angle: float) -> np.float32:
     """The float32 nearest to the cosine of the float64 `angle`."""
     near = math.cos(angle)
-    return np.float32(near) if _is_clear(near) else np.float32(float(cos_decimal(angle)))
+    return np.float32(near) if _is_clear(near) else nearest_float32(cos_decimal(angle))
+
+
+def nearest_float32(value: Decimal) -> np.float32:
+    """Rounds `value` once to float32, ties to even; within the range of normal numbers."""
+    near = np.float32(float(value))
+    candidates = [near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))]
+    return np.float32(
+        min(candidates, key=lambda c: (abs(Decimal(float(c)) - value), int(c.view(np.uint32)) % 2))
+    )
 
 
 def _is_clear(value: float) -> bool:
     """Whether every number within DOUBT of `value` rounds to one float32."""
-    return np.float32(value * (1 - DOUBT)) == np.float32(value * (1 + DOUBT))
+    return bool(np.float32(value * (1 - DOUBT)) == np.float32(value * (1 + DOUBT)))
 
 
 def sin_decimal(angle: float) -> Decimal:

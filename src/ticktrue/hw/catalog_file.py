@@ -112,20 +112,27 @@ def layout_of(file: SystemFile, sources: SourcesFile, where: str) -> Layout:
     """The layout that a file describes.
 
     Raises:
-        InputError: a fact that no hop, `chips` or `reserved` uses.
+        InputError: a fact that no hop, `chips` or `reserved` uses, or one that they use and that is missing.
     """
     rules = tuple(HopRule(hop.name, hop.group, hop.index, hop.lanes, hop.latency) for hop in file.hop)
     used = {"chips", *file.reserved}
     for rule in rules:
-        used |= {rule.group, rule.index, rule.lanes, rule.latency}
+        used |= {rule.group, rule.index, rule.lanes, rule.latency} - {""}
     for name in file.fact:
         if name not in used:
             raise InputError(
                 f"expected only facts that a hop or `reserved` names, found {name!r}",
                 code="T340",
                 where=where,
-                hint=nearest(name, used - {""}),
+                hint=nearest(name, used),
             )
+    missing = sorted(used - set(file.fact))
+    if missing:
+        raise InputError(
+            f"expected every fact that a hop or `reserved` names, found none for {', '.join(missing)}",
+            code="T340",
+            where=where,
+        )
     return Layout(_facts(file.fact, sources, where), rules, tuple(file.reserved))
 
 

@@ -45,6 +45,14 @@ def load_system(name: str, catalog: Traversable | None = None) -> System:
     file = decode(_read(root, where), SystemFile, where)
     _check_name(file.name, name, where)
     layout = layout_of(file, sources, where)
+    chips = _names(root, "chip")
+    if file.chip not in chips:
+        raise InputError(
+            f"expected a chip of the catalog, found {file.chip!r}",
+            code="T340",
+            where=where,
+            hint=nearest(file.chip, chips),
+        )
     return System(file.name, file.title, _chip(root, file.chip, sources), layout.value("chips"), layout)
 
 
@@ -63,11 +71,6 @@ def _summary(system: System) -> SystemSummary:
 def _chip(root: Traversable, name: str, sources: SourcesFile) -> Chip:
     """The chip of that name."""
     where = f"chip/{name}.toml"
-    known = _names(root, "chip")
-    if name not in known:
-        raise InputError(
-            f"expected a chip of the catalog, found {name!r}", code="T340", hint=nearest(name, known)
-        )
     file = decode(_read(root, where), ChipFile, where)
     _check_name(file.name, name, where)
     return chip_of(file, sources, where)

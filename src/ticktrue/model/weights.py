@@ -68,7 +68,7 @@ class _Source:
 
 
 class Weights:
-    """Tensors of one model by canonical name, read-only: matrices as bfloat16 bits (uint16), norms as float32.
+    """Tensors of one model by canonical name, read-only: matrices as bfloat16 bits, norms float32.
 
     Shapes and number formats are checked when the value is made; bytes are converted at the first use.
 

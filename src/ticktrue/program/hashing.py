@@ -1,8 +1,10 @@
 """The hash algebra of the dataflow digest (31 section 9): mixing functions shared by `verify` (rows) and `graph` (tensors).
 
 An element is a 64-bit hash; 0 is an exact zero. Only these few functions are shared: what is hashed, and in which order, each
-side decides for itself, from the rows or from the numerics table.
+side decides for itself, from the rows or from the numerics table. docs/dataflow.md says which function stands for which op.
 """
+
+import hashlib
 
 import numba as nb
 import numpy as np
@@ -14,8 +16,20 @@ _C = U(0x94D049BB133111EB)
 _ONE = U(1)
 S32 = U(32)
 S29 = U(29)
-SENTINEL = U(0x5E47144E1D0FF1CE)  # "no visible position here"
+SENTINEL = U(0x5E47144E1D0FF1CE)  # "no visible position here"; even, as no other hash is
 ZERO = U(0)
+STEP = U(0xD1342543DE82EF95)  # multiplier of the ordered sum; 5 mod 8, so its powers below 2^62 all differ
+BAD = U(0xBAD)  # mixed into what must not be
+
+
+def base(name: str) -> np.uint64:
+    """Hash that the elements of the tensor `name` start from: 8 bytes of sha256, made odd."""
+    return np.uint64(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") | 1)
+
+
+def tag(op: str) -> np.uint64:
+    """Hash that the results of `op` start from."""
+    return base("op." + op)
 
 
 @nb.njit(cache=True, inline="always")
@@ -44,16 +58,6 @@ def product(a, b):
 
 
 @nb.njit(cache=True, inline="always")
-def fold(acc, term):
-    """One step of an ordered sum from +0: a zero term adds nothing."""
-    if term == ZERO:
-        return acc
-    if acc == ZERO:
-        return term
-    return ((acc * _B) ^ (term + _A)) | _ONE
-
-
-@nb.njit(cache=True, inline="always")
 def add(a, b):
     """Commutative, not associative hash of a two-operand sum; a + 0 = a."""
     if a == ZERO:
@@ -61,3 +65,21 @@ def add(a, b):
     if b == ZERO:
         return a
     return mix(a + b, (a ^ b) ^ _B)
+
+
+@nb.njit(cache=True, inline="always")
+def select(old, new, key):
+    """Hash of "new where the register says so, else old"; `key` names the register's value. Zero only where both are."""
+    if old == ZERO and new == ZERO:
+        return ZERO
+    z = (old ^ key) * _B
+    z = ((z ^ (z >> S32)) + new) * _C
+    return (z ^ (z >> S29)) | _ONE
+
+
+@nb.njit(cache=True, inline="always")
+def seal(tagged, total):
+    """Hash of an ordered sum of products whose terms sum to `total`; 0 if there was no term."""
+    if total == ZERO:
+        return ZERO
+    return mix(tagged, total)

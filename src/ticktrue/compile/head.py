@@ -1,0 +1,43 @@
+"""Chains of the logits and of the greedy choice: local best, one small gather, the same winner on every chip."""
+
+from ticktrue.compile.chains import progress
+from ticktrue.compile.linear import folded, tiles
+from ticktrue.compile.step import Step, exchange
+from ticktrue.isa import Dtype, Op
+from ticktrue.partition import Cut
+from ticktrue.program import columns as col
+
+
+def logits(step: Step, rows: int) -> None:
+    """Logits of `rows` rows in segments: logits[record][row], float32, unrounded."""
+    segment, done = 0, 0
+    while (phase := step.phases.get(f"logits.{segment}")) is not None:
+        partial = f"part.logits.{segment % 2}"
+        tiles(step, phase, "h", partial, rows)
+        for record in range(len(phase.packed.partials[0])):
+            c = step.chain(f"{phase.name}.fold[{record}]")
+            y = folded(step, c, phase, partial, (0, record, rows))
+            c.store(y, step.at("logits", (done + record) * rows * 4, 4), Dtype.F32, step.s.logits.width)
+            c.end()
+        done += len(phase.packed.partials[0])
+        segment += 1
+
+
+def greedy(step: Step, rows: int) -> None:
+    """next[row]: largest logit, then lowest index, over all chips."""
+    s, g = step.s, step.sharded.plan.chips
+    c = step.chain("greedy.local")
+    beats = s.logits.beats
+    pr = progress(beats, rows) if rows > 1 else progress(beats)
+    width = s.logits.width
+    x = c.load(step.at("logits", 0, rows * 4, 4), pr, Dtype.F32, width)
+    best = c.op(Op.LANE_ARGMAX, x, a=(s.logits.shard, s.vocab, 0))
+    c.store(best, step.at("cand", 0, 1), Dtype.F32, 1)
+    c.end()
+    cut = Cut(g, 1, Dtype.F32, 1, 1)
+    exchange(step, "greedy", step.at("cand", 0, 1), step.at("in.winner", 0, 1), cut, rows, col.PATTERN_ALL)
+    c = step.chain("greedy.pick")
+    pr = progress(g, rows) if rows > 1 else progress(g)
+    x = c.load(step.at("in.winner", 0, s.tokens, 1), pr, Dtype.F32, 1)
+    c.store(c.op(Op.PICK, x), step.at("next", 0, 1), Dtype.F32, 1)
+    c.end()

@@ -1,0 +1,117 @@
+"""The pipeline in reading order: build > partition > place > build chains > schedule > assemble. Pure: same inputs, same bytes."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from ticktrue.compile.build import build_chains
+from ticktrue.errors import UsageError
+from ticktrue.graph.build import build_graph
+from ticktrue.graph.digest import graph_digest
+from ticktrue.hw import System, formats_allowed
+from ticktrue.model import ModelSpec
+from ticktrue.partition import make_plan, partition
+from ticktrue.place import place_image
+from ticktrue.program import Image, ImageKey, Program, StepKind, Timetable
+from ticktrue.schedule import schedule
+from ticktrue.units import ceil_div
+
+BLOCK = 64
+T_MAX = 64
+TOKENS = (1, 2, 4, 8, 64)
+FORMATS = ("bf16", "f32")
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user chooses: format, longest context, and whether an absent number format may be pretended."""
+
+    fmt: str = "bf16"
+    max_context: int = 2048
+    hypothetical: bool = False
+
+
+def image_blocks(max_context: int) -> int:
+    """NB: blocks the image holds, room for a whole chunk past the longest context included."""
+    return ceil_div(max_context + T_MAX, BLOCK)
+
+
+def bucket_edges(limit: int) -> tuple[int, ...]:
+    """Block counts that timetables are compiled for: 1..8, then four per octave, then `limit` itself."""
+    edges, octave = list(range(1, 9)), 8
+    while octave < limit:
+        edges += [octave * 5 // 4, octave * 6 // 4, octave * 7 // 4, octave * 2]
+        octave *= 2
+    return tuple(sorted({e for e in edges if e < limit} | {limit}))
+
+
+def bucket(positions: int, limit: int) -> int:
+    """The smallest bucket that holds `positions` (pos + T) positions.
+
+    Raises:
+        UsageError: T121 if the image holds fewer.
+    """
+    need = ceil_div(positions, BLOCK)
+    for edge in bucket_edges(limit):
+        if edge >= need:
+            return edge
+    raise UsageError(f"{positions} positions exceed the {limit * BLOCK} that the image holds", code="T121")
+
+
+def tokens_kind(count: int) -> int:
+    """The smallest T a timetable exists for that takes `count` tokens."""
+    return next(t for t in TOKENS if t >= count)
+
+
+def _check(spec: ModelSpec, system: System, options: Options) -> None:
+    if options.fmt not in FORMATS:
+        raise UsageError(f"expected a format of {', '.join(FORMATS)}, found {options.fmt!r}", code="T122",
+                         where="--format")  # fmt: skip
+    formats_allowed(system.chip, options.fmt, options.hypothetical)
+    if not 1 <= options.max_context <= spec.max_positions:
+        raise UsageError(
+            f"expected a context of 1 to {spec.max_positions} (what {spec.name} was made for), found {options.max_context}",
+            code="T123", where="--max-model-len",
+        )  # fmt: skip
+
+
+def compile_image(spec: ModelSpec, system: System, options: Options, weights_digest: str = "") -> Image:
+    """The image of a model on all chips of `system`.
+
+    Raises:
+        UsageError: T120..T123 for an illegal degree, format or context.
+        DoesNotFit: T310.
+    """
+    _check(spec, system, options)
+    plan = make_plan(spec.kv_heads, system.chips)
+    blocks = image_blocks(options.max_context)
+    largest = StepKind(T_MAX, 1, blocks, "all", "chip")
+    sharded = partition(build_graph(spec, largest, options.fmt), plan)
+    key = ImageKey(
+        model=spec.name, spec=spec.digest(), weights=weights_digest, system=system.name, facts=system.fact_digest(),
+        fmt=options.fmt, hypothetical=options.hypothetical, plan=plan, max_context=options.max_context, slots=1,
+        t_max=T_MAX, vocab=spec.vocab, kv_heads=spec.kv_heads, heads=spec.heads, head_dim=spec.head_dim,
+    )  # fmt: skip
+    return place_image(sharded, system, key)
+
+
+def compile_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
+    """The timetable of one step kind over `image`, with the graph's dataflow digest."""
+    graph = build_graph(spec, kind, image.key.fmt)
+    sharded = partition(graph, image.key.plan)
+    placed = schedule(image, build_chains(sharded, image, system), system)
+    return replace(placed, dataflow=graph_digest(graph))
+
+
+def assemble(image: Image, timetables: Iterable[Timetable]) -> Program:
+    """One program: the image and its timetables sorted by kind."""
+    return Program(image, tuple(sorted(timetables, key=lambda t: t.kind)))
+
+
+def compile_program(
+    spec: ModelSpec, system: System, options: Options, kinds: Iterable[StepKind], weights_digest: str = ""
+) -> Program:
+    """A program with a timetable for each of `kinds`."""
+    image = compile_image(spec, system, options, weights_digest)
+    return assemble(image, [compile_timetable(spec, system, image, k) for k in sorted(set(kinds))])

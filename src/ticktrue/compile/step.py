@@ -1,0 +1,79 @@
+"""What every chain builder shares: shapes, regions by name, and the gather-and-merge of a cut result."""
+
+from dataclasses import dataclass, replace
+
+from ticktrue.compile.chains import At, Chain, ChainWriter, progress
+from ticktrue.isa import Dtype, Op
+from ticktrue.partition import Cut, ShardedGraph, Shapes
+from ticktrue.place import Phase
+from ticktrue.program import columns as col
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step under construction."""
+
+    sharded: ShardedGraph
+    writer: ChainWriter
+    phases: dict[str, Phase]
+    slots: tuple[int, int, int]
+
+    @property
+    def s(self) -> Shapes:
+        """Sizes of the step."""
+        return self.sharded.shapes
+
+    def at(self, name: str, base: int = 0, step: int = 0, step2: int = 0, **more: int) -> At:
+        """An address in the region called `name`."""
+        return At(self.writer.index[name], base, step, step2, **more)
+
+    def chain(self, label: str) -> Chain:
+        """A new chain."""
+        return self.writer.chain(label)
+
+    def rounded(self, c: Chain, row: int) -> int:
+        """CONVERT to bf16, or nothing in format f32."""
+        return c.op(Op.CONVERT, row, dtype=Dtype.BF16) if self.s.act == Dtype.BF16 else row
+
+    def group(self, pattern: int) -> int:
+        """Chips of one group of a pattern."""
+        return self.sharded.plan.size(pattern)
+
+
+def all_gather(step: Step, label: str, source: str, inbox: str, cut: Cut, pattern: int = col.PATTERN_ALL) -> None:
+    """Each chip's shard (beats x tokens of `cut`) to every chip of the pattern: inbox[source][beat][token]."""
+    t = step.s.tokens
+    for beat in range(cut.beats):
+        base = beat * t * cut.width
+        name = f"{label}[{beat}]" if cut.beats > 1 else label
+        exchange(step, name, step.at(source, base, cut.width), step.at(inbox, base, cut.width), cut, t, pattern)
+
+
+def exchange(step: Step, label: str, source: At, inbox: At, cut: Cut, events: int, pattern: int) -> None:
+    """`events` beats at `source` into the chip's own inbox slot (one chain) and into every peer's (another).
+
+    Two chains, because arrivals keep the inbox's ports busy at the links' pace and the own copy must not have to fit between.
+    """
+    stride = step.s.tokens * cut.width * cut.beats
+    at = replace(inbox, pattern=pattern, rank_stride=stride)
+    c = step.chain(f"{label}.keep")
+    x = c.load(source, progress(events, p=c.pace(cut.width)), cut.dtype, cut.width)
+    c.store(x, replace(at, rank_fn=col.RANK_OWN), cut.dtype, cut.width)
+    c.end()
+    if step.group(pattern) > 1:
+        c = step.chain(f"{label}.gather")
+        x = c.load(source, progress(events, p=step.slots[pattern] * cut.width), cut.dtype, cut.width)
+        received = c.exchange(x, pattern, cut.dtype, cut.width)
+        c.store(received, replace(at, rank_fn=col.RANK_FROM), cut.dtype, cut.width, peers=True)
+        c.end()
+
+
+def merge(step: Step, c: Chain, inbox: str, cut: Cut, first: int, count: int) -> int:
+    """Columns first .. first + count - 1 of a gathered result as one beat per token."""
+    t = step.s.tokens
+    u0, n = cut.span(first, count)
+    record = t * cut.width
+    pr = progress(n, t) if t > 1 else progress(n)
+    x = c.load(step.at(inbox, u0 * record, record, cut.width), pr, cut.dtype, cut.width)
+    return c.op(Op.MERGE, x, x=(cut.beats, 0), a=(cut.shard, u0, first, count))
+

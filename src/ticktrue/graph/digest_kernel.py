@@ -1,0 +1,319 @@
+"""Hashes of whole tensors, one function per row of numerics.md: what the model's step means, before any chip exists.
+
+Compiled and not typed. Tiles are `tile` deep in k, blocks are 64 positions, a lane sum has 320 lanes, a combine 256.
+"""
+
+import numba as nb
+import numpy as np
+
+from ticktrue.program.hashing import SENTINEL, STEP, ZERO, U, add, leaf, mix, product, seal, select
+
+BLOCK = 64
+COMBINE_LANES = 256
+LANES = 320
+
+
+@nb.njit(cache=True)
+def scaled(x, tile):
+    """x[T, K] with the j-th of a tile's n nonzero elements times STEP^(n - 1 - j): a dot product is then the ordered sum."""
+    out = np.zeros_like(x)
+    rows, inputs = x.shape
+    for t in range(rows):
+        for k0 in range(0, inputs, tile):
+            power = U(1)
+            for k in range(min(k0 + tile, inputs) - 1, k0 - 1, -1):
+                if x[t, k] != ZERO:
+                    out[t, k] = x[t, k] * power
+                    power *= STEP
+    return out
+
+
+@nb.njit(cache=True)
+def linear(x, base, outputs, tile, tag_pass):
+    """Rows 7 and 10: out[T, N] = x[T, K] . W[N, K], tiles of k ascending, each an ordered sum of products."""
+    rows, inputs = x.shape
+    xs = scaled(x, tile)
+    out = np.zeros((rows, outputs), np.uint64)
+    if rows == 1:
+        row = xs[0]
+        for n in range(outputs):
+            acc = ZERO
+            for k0 in range(0, inputs, tile):
+                total = ZERO
+                for k in range(k0, min(k0 + tile, inputs)):
+                    total += row[k] * leaf(base, U(n * inputs + k))
+                acc = add(acc, seal(tag_pass, total))
+            out[0, n] = acc
+        return out
+    w = np.empty((4, tile), np.uint64)
+    for n0 in range(0, outputs, 4):
+        cols = min(4, outputs - n0)
+        for k0 in range(0, inputs, tile):
+            depth = min(tile, inputs - k0)
+            for c in range(4):
+                n = min(n0 + c, outputs - 1)
+                for k in range(depth):
+                    w[c, k] = leaf(base, U(n * inputs + k0 + k))
+            for t in range(rows):
+                s0 = s1 = s2 = s3 = ZERO
+                for k in range(depth):
+                    v = xs[t, k0 + k]
+                    s0 += v * w[0, k]
+                    s1 += v * w[1, k]
+                    s2 += v * w[2, k]
+                    s3 += v * w[3, k]
+                out[t, n0] = add(out[t, n0], seal(tag_pass, s0))
+                if cols > 1:
+                    out[t, n0 + 1] = add(out[t, n0 + 1], seal(tag_pass, s1))
+                if cols > 2:
+                    out[t, n0 + 2] = add(out[t, n0 + 2], seal(tag_pass, s2))
+                if cols > 3:
+                    out[t, n0 + 3] = add(out[t, n0 + 3], seal(tag_pass, s3))
+    return out
+
+
+@nb.njit(cache=True)
+def convert(x, tag_convert):
+    """Rounding to bf16, in place."""
+    flat = x.reshape(-1)
+    for i in range(flat.size):
+        if flat[i] != ZERO:
+            flat[i] = mix(tag_convert, flat[i])
+
+
+@nb.njit(cache=True)
+def norm(x, base, tags, size_bits, eps_bits):
+    """Row 5, unrounded: (x * r) * g with r from the lane sum. tags = (LANE_SUM, MEAN_RSQRT)."""
+    rows, width = x.shape
+    out = np.empty_like(x)
+    for t in range(rows):
+        total = ZERO
+        for lane in range(min(LANES, width)):
+            s = ZERO
+            for i in range(lane, width, LANES):
+                s = add(s, product(x[t, i], x[t, i]))
+            if s != ZERO:
+                total += mix(s, U(lane))
+        r = mix(mix(mix(tags[1], size_bits), eps_bits), mix(tags[0], total))
+        for i in range(width):
+            out[t, i] = product(product(x[t, i], r), leaf(base, U(i)))
+    return out
+
+
+@nb.njit(cache=True)
+def gather_leaves(base, stride, width, tag_f, values):
+    """out[width]: the element `e` of the record that a register names, over all its values: leaf(base, value * stride + e)."""
+    out = np.zeros(width, np.uint64)
+    lo, hi = values
+    if hi - lo == 1:
+        for e in range(width):
+            out[e] = leaf(base, U(lo * stride + e))
+        return out
+    for a in range(lo, hi):
+        key = mix(tag_f, U(a))
+        for e in range(width):
+            out[e] += key * leaf(base, U(a * stride + e))
+    return out
+
+
+@nb.njit(cache=True)
+def gather_rows(x, tag_f):
+    """As `gather_leaves`, of x[values, width] with values 0, 1, ..."""
+    count, width = x.shape
+    if count == 1:
+        return x[0].copy()
+    out = np.zeros(width, np.uint64)
+    for a in range(count):
+        key = mix(tag_f, U(a))
+        for e in range(width):
+            out[e] += key * x[a, e]
+    return out
+
+
+@nb.njit(cache=True)
+def rope_table(a, b, tags):
+    """Row 12, the angle: (c | s)[d] of a row from its two table rows. tags = (CMUL_C, CMUL_S)."""
+    d = a.size
+    half = d // 2
+    out = np.empty(d, np.uint64)
+    for i in range(half):
+        m = mix(mix(a[i], b[i]), mix(a[half + i], b[half + i]))
+        out[i] = mix(tags[0], m)
+        out[half + i] = mix(tags[1], m)
+    return out
+
+
+@nb.njit(cache=True)
+def rope(x, table, head_dim, tags):
+    """Row 12, the turn: pairs (i, i + d/2) of every head. tags = (ROPE_1, ROPE_2)."""
+    rows, width = x.shape
+    half = head_dim // 2
+    out = np.zeros_like(x)
+    for t in range(rows):
+        for h in range(0, width, head_dim):
+            for i in range(half):
+                x1, x2 = x[t, h + i], x[t, h + half + i]
+                if x1 != ZERO or x2 != ZERO:
+                    m = mix(mix(x1, x2), mix(table[t, i], table[t, half + i]))
+                    out[t, h + i] = mix(tags[0], m)
+                    out[t, h + half + i] = mix(tags[1], m)
+    return out
+
+
+@nb.njit(cache=True)
+def append(base, new, positions, tag_scatter):
+    """Row 13: state[positions, width] after the step: at every position, each token row may be the one that lies there."""
+    tokens, width = new.shape
+    state = np.empty((positions, width), np.uint64)
+    for p in range(positions):
+        key_p = mix(tag_scatter, U(p))
+        row = state[p]
+        for i in range(width):
+            row[i] = leaf(base, U(p * width + i))
+        for t in range(tokens):
+            if 0 <= p - t <= positions - tokens:
+                key = mix(key_p, U(t + 1))
+                n = new[t]
+                for i in range(width):
+                    row[i] = select(row[i], n[i], key)
+    return state
+
+
+@nb.njit(cache=True)
+def _masked(score, p, t, bound, tag_mask):
+    if p > bound:
+        return SENTINEL
+    return mix(mix(tag_mask, U(p)), mix(U(t + 1), score))
+
+
+@nb.njit(cache=True)
+def combine(m1, e1, m2, e2, tag_combine, out):
+    """Row 18 on e = (o, l): (m1, e1) + (m2, e2) into out; gives m."""
+    if m1 == SENTINEL:
+        out[:] = e2
+        return m2
+    if m2 == SENTINEL:
+        out[:] = e1
+        return m1
+    m = mix(tag_combine, m1 + m2)
+    for i in range(out.size):
+        out[i] = mix(m, mix(m1, e1[i]) + mix(m2, e2[i]))
+    return m
+
+
+@nb.njit(cache=True)
+def _tree(m, e, blocks, tag_combine):
+    """Row 19: blocks ascending inside lanes, then h = 128, ..., 1; the result is left in block 0."""
+    for b in range(COMBINE_LANES, blocks):
+        lane = b % COMBINE_LANES
+        m[lane] = combine(m[lane], e[lane], m[b], e[b], tag_combine, e[lane])
+    present = min(blocks, COMBINE_LANES)
+    h = COMBINE_LANES // 2
+    while h > 0:
+        for i in range(min(h, max(present - h, 0))):
+            m[i] = combine(m[i], e[i], m[i + h], e[i + h], tag_combine, e[i])
+        present = min(present, h)
+        h //= 2
+
+
+@nb.njit(cache=True)
+def _block(qs, keys, vals, key_tile, where, tags, p_row, e):
+    """Rows 14 to 17 of one row and block: fills e = (o | l), gives m. where = (first position, t, last visible)."""
+    first, t, bound = where
+    d = keys.shape[1]
+    m = ZERO
+    visible = False
+    for i in range(BLOCK):
+        k = keys[i]
+        score = ZERO
+        for k0 in range(0, d, key_tile):
+            total = ZERO
+            for j in range(k0, min(k0 + key_tile, d)):
+                total += qs[j] * k[j]
+            score = add(score, seal(tags.PASS, total))
+        if score != ZERO:
+            score = mix(tags.SCALED, score)
+        s = _masked(score, first + i, t, bound, tags.MASK)
+        p_row[i] = s
+        if s != SENTINEL:
+            m += mix(tags.MAX, s)
+            visible = True
+    if not visible:
+        m = SENTINEL
+    power = U(1)
+    e[:] = ZERO
+    for i in range(BLOCK - 1, -1, -1):
+        if p_row[i] == SENTINEL:
+            continue
+        p = mix(mix(tags.EXP, p_row[i]), m)
+        if tags.CONVERT != ZERO:
+            p = mix(tags.CONVERT, p)
+        p *= power
+        power *= STEP
+        v = vals[i]
+        for j in range(d):
+            e[j] += p * v[j]
+        e[d] += p * tags.ONE
+    for j in range(d + 1):
+        e[j] = seal(tags.PASS, e[j])
+    return m
+
+
+@nb.njit(cache=True)
+def attention(q, keys, vals, shape, key_tile, tags):
+    """Rows 14 to 20, unrounded: out[T, heads * d]. shape = (heads, KV heads, d); keys, vals [positions, KV heads * d]."""
+    heads, kv_heads, d = shape
+    tokens, positions = q.shape[0], keys.shape[0]
+    blocks, group = positions // BLOCK, heads // kv_heads
+    out = np.empty((tokens, heads * d), np.uint64)
+    m = np.empty(blocks, np.uint64)
+    e = np.empty((blocks, d + 1), np.uint64)
+    p_row = np.empty(BLOCK, np.uint64)
+    for kv in range(kv_heads):
+        k = keys[:, kv * d : (kv + 1) * d].copy()
+        v = vals[:, kv * d : (kv + 1) * d].copy()
+        for h in range(kv * group, (kv + 1) * group):
+            qs = scaled(q[:, h * d : (h + 1) * d].copy(), key_tile)
+            for t in range(tokens):
+                for b in range(blocks):
+                    at = slice(b * BLOCK, (b + 1) * BLOCK)
+                    where = (b * BLOCK, t, positions - tokens + t)
+                    m[b] = _block(qs[t], k[at], v[at], key_tile, where, tags, p_row, e[b])
+                _tree(m, e, blocks, tags.COMBINE)
+                for j in range(d):
+                    o = e[0, j]
+                    out[t, h * d + j] = mix(mix(tags.DIVIDE, o), e[0, d]) if o != ZERO else ZERO
+    return out
+
+
+@nb.njit(cache=True)
+def residual(x, y):
+    """Row 4: x + y."""
+    out = np.empty_like(x)
+    for t in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            out[t, i] = add(x[t, i], y[t, i])
+    return out
+
+
+@nb.njit(cache=True)
+def gate(g, u, tag_gate):
+    """Row 21, unrounded."""
+    out = np.zeros_like(g)
+    for t in range(g.shape[0]):
+        for i in range(g.shape[1]):
+            if g[t, i] != ZERO and u[t, i] != ZERO:
+                out[t, i] = mix(mix(tag_gate, g[t, i]), u[t, i])
+    return out
+
+
+@nb.njit(cache=True)
+def greedy(logits, tag_argmax):
+    """Row 23: next_token[rows]."""
+    out = np.empty(logits.shape[0], np.uint64)
+    for t in range(logits.shape[0]):
+        total = ZERO
+        for n in range(logits.shape[1]):
+            total += mix(U(n + 1), logits[t, n])
+        out[t] = mix(tag_argmax, total)
+    return out

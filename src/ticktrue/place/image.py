@@ -1,0 +1,204 @@
+"""Shards -> SRAM: which region lies in which bank group, what does not fit, and the scratch of one timetable."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ticktrue.errors import DoesNotFit
+from ticktrue.hw import System
+from ticktrue.isa import OpTable
+from ticktrue.isa.ops import BLOCK, ROPE_ROWS
+from ticktrue.partition import ShardedGraph, legal_degrees, make_plan, partition
+from ticktrue.place.layout import Phase, Slot, inbox_slots, phases_of, scratch_slots
+from ticktrue.program import Image, ImageKey, Packing, Region, RegionClass
+from ticktrue.program import columns as col
+from ticktrue.units import ceil_div
+
+CODE_ROWS_MARGIN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A region to be placed; `group` is fixed for roles, -1 for 'where there is most room'."""
+
+    region: Region
+    phase: Phase | None = None
+
+
+def _consts(sharded: ShardedGraph, max_positions: int) -> list[_Wanted]:
+    s = sharded.shapes
+    out = []
+    for i, t in enumerate(sharded.tensors):
+        if t.outputs == 1:
+            beats = ceil_div(t.inputs, 320)
+            out.append(_Wanted(Region(t.name, RegionClass.CONST, -1, 0, 4, beats, Packing.LANES, i)))
+    stride = ceil_div(s.head_dim * 4, 320)
+    rows_a = ceil_div(max_positions, ROPE_ROWS)
+    d = s.head_dim
+    out.append(_Wanted(Region("rope_a", RegionClass.CONST, -1, 0, stride, rows_a, Packing.ROPE_A, -1, d)))
+    out.append(_Wanted(Region("rope_b", RegionClass.CONST, -1, 0, stride, ROPE_ROWS, Packing.ROPE_B, -1, d)))
+    return out
+
+
+def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[_Wanted]:
+    cut = sharded.shapes.embed
+    rows = Region("embed", RegionClass.WEIGHT, -1, 0, cut.beats * cut.width, sharded.shapes.vocab, Packing.ROWS, 0)
+    out = [_Wanted(rows)]
+    for phase in phases:
+        r = Region(phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, 1, Packing.TILES)
+        out.append(_Wanted(r, phase))
+    return out
+
+
+def kv_name(layer: int, which: int, group: int) -> str:
+    """Name of the state region of K (0) or V (1) of a layer, vector group `group`."""
+    return f"L{layer}.{'kv'[which]}{group}"
+
+
+def _state(sharded: ShardedGraph, local_positions: int) -> list[_Wanted]:
+    s = sharded.shapes
+    return [
+        _Wanted(Region(kv_name(layer, which, group), RegionClass.STATE, -1, 0, s.vg, local_positions, Packing.KV, -1,
+                       2 * layer + which, group * s.hv))
+        for layer in range(s.layers)
+        for which in range(2)
+        for group in range(s.kv_groups)
+    ]  # fmt: skip
+
+
+def _place_all(wanted: list[_Wanted], fixed: list[list[Region]], table: OpTable) -> tuple[list[Region], list[int]]:
+    """Gives every region a bank group and a base; `fixed[g]` regions come first in group g. Also the fill of each group."""
+    fill = [0] * table.mem_groups
+    out: list[Region] = []
+    for group, regions in enumerate(fixed):
+        for r in regions:
+            out.append(replace(r, group=group, base=fill[group]))
+            fill[group] += r.vectors
+    for w in sorted(wanted, key=lambda w: (-w.region.vectors, w.region.name)):
+        group = fill.index(min(fill))
+        out.append(replace(w.region, group=group, base=fill[group]))
+        fill[group] += w.region.vectors
+    return out, fill
+
+
+def _arenas(slots: list[Slot], groups: int) -> list[int]:
+    size = [0] * groups
+    for slot in slots:
+        size[slot.role % groups] += slot.vectors
+    return size
+
+
+def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
+    """Rows of the largest timetable, rounded up: 16 bytes each are reserved as code (31 section 6)."""
+    s, plan = sharded.shapes, sharded.plan
+    tiles = sum(2 + 4 * len(t.pieces) for p in phases for t in p.packed.tiles)
+    folds = 6 * sum(len(r) for p in phases for r in p.packed.partials)
+    gathers = s.layers * 6 * (3 * plan.chips + 4) * max(s.y.beats, s.q.beats, s.ffn_cut.beats, 1)
+    merges = s.layers * (8 * (s.heads + 2 * plan.h * s.kv_groups) + 12 * s.x_beats * 4 + 8 * ceil_div(s.ffn, 320))
+    attention = s.layers * s.local_kv * s.rounds * (48 + 8 * s.local_blocks.bit_length()) + s.layers * 8 * s.local_heads
+    return tiles + folds + gathers + merges + attention + CODE_ROWS_MARGIN
+
+
+def _piece_table(regions: list[Region], phases: tuple[Phase, ...], depth: int) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    index = {r.name: i for i, r in enumerate(regions)}
+    rows = []
+    for phase in phases:
+        for tile in phase.packed.tiles:
+            for p in tile.pieces:
+                m = phase.packed.matrices[p.matrix]
+                row = [0] * col.P_COLUMNS
+                row[col.P_REGION], row[col.P_VECTOR], row[col.P_ROWS] = index[phase.name], tile.vector, tile.rows
+                row[col.P_LANE], row[col.P_COLS], row[col.P_TENSOR] = p.lane, p.cols, m.tensor
+                row[col.P_K0] = p.k_tile * depth
+                row[col.P_COL0] = p.column
+                rows.append(row)
+    rows.sort()
+    return np.array(rows, dtype=np.int32).reshape(-1, col.P_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arranged:
+    """Regions with their places, and the fill of each bank group in vectors."""
+
+    regions: list[Region]
+    fill: list[int]
+    phases: tuple[Phase, ...]
+
+
+def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
+    table, plan = OpTable.of(system.chip), sharded.plan
+    phases = phases_of(sharded)
+    blocks = sharded.shapes.blocks
+    fixed: list[list[Region]] = [[] for _ in range(table.mem_groups)]
+    for slot in inbox_slots(sharded.shapes, plan.chips, plan.h, plan.cp):
+        fixed[slot.role % table.mem_groups].append(Region(slot.name, RegionClass.INBOX, 0, 0, slot.stride, slot.count))
+    for group, vectors in enumerate(_arenas(scratch_slots(sharded.shapes, phases, plan.h), table.mem_groups)):
+        if vectors:
+            fixed[group].append(Region(f"arena.{group}", RegionClass.ARENA, group, 0, 1, vectors))
+    code = ceil_div(_row_estimate(sharded, phases) * system.chip.value("code_bytes_per_row"), 320)
+    wanted = _weights(sharded, phases) + _consts(sharded, blocks * BLOCK)
+    wanted += _state(sharded, ceil_div(blocks, plan.cp) * BLOCK)
+    wanted.append(_Wanted(Region("code", RegionClass.CODE, -1, 0, 1, code)))
+    regions, fill = _place_all(wanted, fixed, table)
+    return _Arranged(regions, fill, phases)
+
+
+def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
+    """The image for the largest step kind that `sharded` was cut for (T_max tokens, NB blocks, all logits).
+
+    Raises:
+        DoesNotFit: T310, with the bytes over, by region class, and how many chips would do.
+    """
+    arranged = _arrange(sharded, system)
+    if max(arranged.fill) > OpTable.of(system.chip).group_vectors:
+        raise _does_not_fit(sharded, system, key, arranged.regions)
+    regions = sorted(arranged.regions, key=lambda r: (r.cls, r.group, r.base))
+    return Image(key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.ka))
+
+
+def _bytes_by_class(regions: list[Region]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for r in regions:
+        out[r.cls.name.lower()] = out.get(r.cls.name.lower(), 0) + r.vectors * 320
+    return out
+
+
+def _does_not_fit(sharded: ShardedGraph, system: System, key: ImageKey, regions: list[Region]) -> DoesNotFit:
+    capacity = system.chip.value("sram_bytes")
+    by_class = _bytes_by_class(regions)
+    total = sum(by_class.values())
+    detail = ", ".join(f"{name} {size:,}" for name, size in sorted(by_class.items(), key=lambda kv: -kv[1]))
+    over = total - capacity
+    why = f"{over:,} bytes too many" if over > 0 else "the regions do not divide over the bank groups"
+    enough = _smallest_that_fits(sharded, system)
+    hint = f"{enough} chips would do" if enough else "no legal number of chips of this system would do"
+    return DoesNotFit(
+        f"{key.model} ({key.fmt}, context {key.max_context}) needs {total:,} bytes per chip on {sharded.plan.chips} chips, "
+        f"each holds {capacity:,}: {why} ({detail})",
+        where=f"system {key.system}", hint=f"{hint}; or a shorter --max-model-len",
+    )  # fmt: skip
+
+
+def _smallest_that_fits(sharded: ShardedGraph, system: System) -> int:
+    """The smallest legal degree above this one that the system has and that fits; 0 if none."""
+    for chips in legal_degrees(sharded.graph.spec.kv_heads):
+        if chips <= sharded.plan.chips or chips > system.full_chips:
+            continue
+        wider = partition(sharded.graph, make_plan(sharded.graph.spec.kv_heads, chips))
+        if max(_arrange(wider, system).fill) <= OpTable.of(system.chip).group_vectors:
+            return chips
+    return 0
+
+
+def place_scratch(sharded: ShardedGraph, image: Image) -> tuple[Region, ...]:
+    """Scratch regions of one timetable inside the image's arenas, in a fixed order."""
+    arenas = {r.group: r for r in image.regions if r.cls == RegionClass.ARENA}
+    groups = max(arenas) + 1
+    used = {g: r.base for g, r in arenas.items()}
+    out = []
+    for slot in scratch_slots(sharded.shapes, phases_of(sharded), sharded.plan.h):
+        group = slot.role % max(groups, 4)
+        out.append(Region(slot.name, RegionClass.SCRATCH, group, used[group], slot.stride, slot.count))
+        used[group] += slot.vectors
+    return tuple(out)
+

@@ -1,0 +1,124 @@
+"""Packed narrow shards: pieces of one network phase side by side in tiles of 320 columns (31 section 6)."""
+
+from dataclasses import dataclass
+
+from ticktrue.isa.ops import LANES
+
+BF16_VECTORS_PER_ROW = 2  # a tile row of 320 bf16 columns
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One matrix of a phase on one rank: `inputs` K, columns first .. first + count - 1 of its shard."""
+
+    tensor: int
+    inputs: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Columns of one K tile of one record that lie in one tile: lanes lane .. lane + cols - 1.
+
+    `record` counts 320-column records of the matrix from `Matrix.first`; `column` is the shard column of the first lane;
+    `to_lane` its lane in the record; `partial` the number of its partial sum among those of the record.
+    """
+
+    matrix: int
+    k_tile: int
+    rows: int
+    record: int
+    column: int
+    cols: int
+    lane: int
+    to_lane: int
+    partial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A weight tile: `rows` rows of 320 bf16 columns at `vector` of its region."""
+
+    vector: int
+    rows: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """All tiles of one phase. `partials[matrix][record]` counts partial sums; `vectors` is the region's size."""
+
+    matrices: tuple[Matrix, ...]
+    tiles: tuple[Tile, ...]
+    partials: tuple[tuple[int, ...], ...]
+    vectors: int
+
+    def first_partial(self, matrix: int, record: int) -> int:
+        """Index of the first partial of a record among all partials of the phase."""
+        before = sum(sum(p) for p in self.partials[:matrix])
+        return before + sum(self.partials[matrix][:record])
+
+    @property
+    def total_partials(self) -> int:
+        """Partials of the whole phase."""
+        return sum(sum(p) for p in self.partials)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A piece before it meets tile edges."""
+
+    rows: int
+    matrix: int
+    k_tile: int
+    column: int
+    cols: int
+    record: int
+
+
+def _wholes(matrices: tuple[Matrix, ...], depth: int) -> list[_Whole]:
+    out = []
+    for m, matrix in enumerate(matrices):
+        for k_tile in range(-(-matrix.inputs // depth)):
+            rows = min(depth, matrix.inputs - k_tile * depth)
+            for record, start in enumerate(range(0, matrix.count, LANES)):
+                cols = min(LANES, matrix.count - start)
+                out.append(_Whole(rows, m, k_tile, matrix.first + start, cols, record))
+    return sorted(out, key=lambda w: (-w.rows, w.matrix, w.k_tile, w.column))
+
+
+def pack(matrices: tuple[Matrix, ...], depth: int) -> Packed:
+    """Packs the pieces of one phase; `depth` is the matrix unit's K (160 bf16, 80 float32).
+
+    A tile holds pieces of equal rows and stores just those rows; a piece that straddles two tiles gives two partials.
+    """
+    raw: list[list[tuple[_Whole, int, int, int]]] = []  # per tile: (whole, offset in whole, cols, lane)
+    lane, rows = LANES, -1
+    for whole in _wholes(matrices, depth):
+        done = 0
+        while done < whole.cols:
+            if lane == LANES or rows != whole.rows:
+                raw.append([])
+                lane, rows = 0, whole.rows
+            take = min(whole.cols - done, LANES - lane)
+            raw[-1].append((whole, done, take, lane))
+            lane += take
+            done += take
+    order: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
+    for t, parts in enumerate(raw):
+        for i, (whole, done, _, _) in enumerate(parts):
+            order.setdefault((whole.matrix, whole.record), []).append((whole.k_tile, done, t, i))
+    number = {(t, i): n for found in order.values() for n, (_, _, t, i) in enumerate(sorted(found))}
+    tiles, vector = [], 0
+    for t, parts in enumerate(raw):
+        pieces = tuple(
+            Piece(w.matrix, w.k_tile, w.rows, w.record, w.column + done, take, at, done, number[t, i])
+            for i, (w, done, take, at) in enumerate(parts)
+        )
+        tiles.append(Tile(vector, parts[0][0].rows, pieces))
+        vector += parts[0][0].rows * BF16_VECTORS_PER_ROW
+    partials = tuple(
+        tuple(len(order[m, r]) for r in range(-(-matrix.count // LANES))) for m, matrix in enumerate(matrices)
+    )
+    return Packed(matrices, tuple(tiles), partials, vector)

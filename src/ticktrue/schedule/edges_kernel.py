@@ -1,0 +1,127 @@
+"""Compiled loop: which chain must follow which, and by how many cycles, from the memory records that rows touch."""
+
+import numba as nb
+import numpy as np
+
+from ticktrue.isa.ops import Op
+from ticktrue.program import columns as col
+
+C_OP, C_ISSUE, C_SPAN, C_REGION, C_WIDTH = col.C_OP, col.C_ISSUE, col.C_SPAN, col.C_REGION, col.C_WIDTH
+C_N, C_M, C_STEP, C_STEP2 = col.C_N, col.C_M, col.C_STEP, col.C_STEP2
+LOAD, GATHER, STORE, SCATTER = int(Op.LOAD), int(Op.GATHER), int(Op.STORE), int(Op.SCATTER)
+
+
+@nb.njit(cache=True)
+def _grow(a):
+    out = np.empty(2 * len(a), a.dtype)
+    out[: len(a)] = a
+    return out
+
+
+@nb.njit(cache=True)
+def _records(row, address, base, stride, first, count, out):
+    """Record numbers that a row touches, each once where neighbours repeat: how many were written to `out`."""
+    k, last = 0, -1
+    for j in range(row[C_M]):
+        for i in range(row[C_N]):
+            at = address - base + i * row[C_STEP] + j * row[C_STEP2]
+            for r in range(at // stride, (at + row[C_WIDTH] - 1) // stride + 1):
+                if r != last and r < count:
+                    if k == len(out):
+                        return -1
+                    out[k] = first + r
+                    last = r
+                    k += 1
+    return k
+
+
+@nb.njit(cache=True)
+def edges(rows, of_chain, address, region_base, region_stride, region_first, region_count, records, write_latency):
+    """Edges (before, after, cycles) between chains in program order.
+
+    `address` int64[chips, rows]; region_first < 0: nothing is ever written there. A read follows a write by the write's span
+    and latency; a write follows reads and writes by their spans.
+    """
+    chips, chains = address.shape[0], len(of_chain) - 1
+    writer = np.full((chips, records), -1, np.int64)
+    head = np.full((chips, records), -1, np.int64)
+    node_row, node_next, nodes = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.int64), 0
+    chain_of = np.empty(rows.shape[0], np.int64)
+    best, stamp = np.zeros(chains, np.int64), np.full(chains, -1, np.int64)
+    touched = np.empty(chains, np.int64)
+    eu, ev, ew, ne = np.empty(1 << 14, np.int64), np.empty(1 << 14, np.int64), np.empty(1 << 14, np.int64), 0
+    buffer = np.empty(1 << 16, np.int64)
+    for v in range(chains):
+        nt = 0
+        for r in range(of_chain[v], of_chain[v + 1]):
+            chain_of[r] = v
+        for chip in range(chips):
+            for r in range(of_chain[v], of_chain[v + 1]):
+                op = rows[r, C_OP]
+                if op != LOAD and op != GATHER and op != STORE and op != SCATTER:
+                    continue
+                region = rows[r, C_REGION]
+                if region_first[region] < 0:
+                    continue
+                k = _records(rows[r], address[chip, r], region_base[region], region_stride[region],
+                             region_first[region], region_count[region], buffer)
+                while k < 0:
+                    buffer = _grow(buffer)
+                    k = _records(rows[r], address[chip, r], region_base[region], region_stride[region],
+                                 region_first[region], region_count[region], buffer)
+                write = op == STORE or op == SCATTER
+                for x in range(k):
+                    rec = buffer[x]
+                    w = writer[chip, rec]
+                    if w >= 0:
+                        u = chain_of[w]
+                        if u != v:
+                            cycles = rows[w, C_ISSUE] + rows[w, C_SPAN] - rows[r, C_ISSUE]
+                            if not write:
+                                cycles += write_latency
+                            if stamp[u] != v:
+                                stamp[u], best[u] = v, cycles
+                                touched[nt] = u
+                                nt += 1
+                            elif cycles > best[u]:
+                                best[u] = cycles
+                    if write:
+                        node = head[chip, rec]
+                        while node >= 0:
+                            reader = node_row[node]
+                            u = chain_of[reader]
+                            if u != v:
+                                cycles = rows[reader, C_ISSUE] + rows[reader, C_SPAN] - rows[r, C_ISSUE]
+                                if stamp[u] != v:
+                                    stamp[u], best[u] = v, cycles
+                                    touched[nt] = u
+                                    nt += 1
+                                elif cycles > best[u]:
+                                    best[u] = cycles
+                            node = node_next[node]
+                        head[chip, rec] = -1
+                        writer[chip, rec] = r
+                    else:
+                        if nodes == len(node_row):
+                            node_row, node_next = _grow(node_row), _grow(node_next)
+                        node_row[nodes], node_next[nodes] = r, head[chip, rec]
+                        head[chip, rec] = nodes
+                        nodes += 1
+        if ne + nt > len(eu):
+            eu, ev, ew = _grow(eu), _grow(ev), _grow(ew)
+            while ne + nt > len(eu):
+                eu, ev, ew = _grow(eu), _grow(ev), _grow(ew)
+        for x in range(nt):
+            eu[ne], ev[ne], ew[ne] = touched[x], v, best[touched[x]]
+            ne += 1
+    return eu[:ne].copy(), ev[:ne].copy(), ew[:ne].copy()
+
+
+@nb.njit(cache=True)
+def earliest(chains, eu, ev, ew):
+    """Earliest start of each chain by data alone, and a key that orders chains and never puts one before what it needs."""
+    start, key = np.zeros(chains, np.int64), np.zeros(chains, np.int64)
+    for e in range(len(eu)):  # edges come sorted by their second chain
+        start[ev[e]] = max(start[ev[e]], start[eu[e]] + ew[e])
+        key[ev[e]] = max(max(key[ev[e]], key[eu[e]]), start[ev[e]])
+    return start, key

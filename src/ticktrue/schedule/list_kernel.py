@@ -1,0 +1,133 @@
+"""Compiled loop: list scheduling of rigid chains on ports with gaps, one cycle-exact reservation per row."""
+
+import numba as nb
+import numpy as np
+
+
+@nb.njit(cache=True)
+def _blocked_until(busy_a, busy_b, count, res, a, b):
+    """End of the reservation of `res` that overlaps [a, b), or -1."""
+    i = count[res] - 1
+    while i >= 0 and busy_a[res, i] >= b:
+        i -= 1
+    if i >= 0 and busy_b[res, i] > a:
+        return busy_b[res, i]
+    return -1
+
+
+@nb.njit(cache=True)
+def _insert(busy_a, busy_b, count, res, a, b):
+    i = count[res]
+    while i > 0 and busy_a[res, i - 1] > a:
+        busy_a[res, i], busy_b[res, i] = busy_a[res, i - 1], busy_b[res, i - 1]
+        i -= 1
+    busy_a[res, i], busy_b[res, i] = a, b
+    count[res] += 1
+
+
+@nb.njit(cache=True)
+def _grow(a):
+    out = np.empty((a.shape[0], 2 * a.shape[1]), a.dtype)
+    out[:, : a.shape[1]] = a
+    return out
+
+
+@nb.njit(cache=True)
+def _interleave(a1, p1, w1, a2, p2, w2):
+    """Whether two rows of one chain with equal periods never hold the port in the same cycle (p = 0: not periodic)."""
+    if p1 != p2 or p1 == 0:
+        return False
+    d = (a2 - a1) % p1
+    return d >= w1 and p1 - d >= w2
+
+
+@nb.njit(cache=True)
+def _try(u0, u1, start, use_a, use_b, use_first, use_count, use_p, use_w, busy_a, busy_b, count, pick):
+    """Places the uses [u0, u1) at `start`: -1 if all fit (picks filled), the next start to try, or -2 if never."""
+    for u in range(u0, u1):
+        a, b = start + use_a[u], start + use_b[u]
+        chosen, soonest, latest = -1, np.int64(1) << 60, np.int64(-1)
+        for c in range(use_count[u]):
+            res = use_first[u] + c
+            own = False
+            for w in range(u0, u):
+                if pick[w] == res and use_a[w] < use_b[u] and use_a[u] < use_b[w]:
+                    own = own or not _interleave(use_a[u], use_p[u], use_w[u], use_a[w], use_p[w], use_w[w])
+            if own:
+                continue
+            until = _blocked_until(busy_a, busy_b, count, res, a, b)
+            if until >= 0:
+                soonest = min(soonest, until)
+            else:
+                i = count[res] - 1
+                while i >= 0 and busy_a[res, i] >= b:
+                    i -= 1
+                before = busy_b[res, i] if i >= 0 else np.int64(0)
+                if before > latest:
+                    latest, chosen = before, res
+        if chosen < 0:
+            if soonest == np.int64(1) << 60:
+                return np.int64(-2)
+            return soonest - use_a[u]
+        pick[u] = chosen
+    return np.int64(-1)
+
+
+@nb.njit(cache=True)
+def place(order, pred_of, pred_from, pred_cycles, use_of, use_a, use_b, use_first, use_count, use_p, use_w,
+          stream_of, stream_a, stream_b, stream_width, resources, streams):
+    """Start of each chain, the resource picked for each use, and a late mark per chain (streams).
+
+    Chains come in `order`; the predecessors of chain v are pred_of[v] .. pred_of[v+1]. Uses are reservations relative to the
+    chain's start, each with `use_count` alternative resources from `use_first`.
+    """
+    chains = len(order)
+    start, late = np.zeros(chains, np.int64), np.zeros(chains, np.int64)
+    pick = np.full(len(use_a), -1, np.int64)
+    busy_a, busy_b = np.empty((resources, 1024), np.int64), np.empty((resources, 1024), np.int64)
+    count = np.zeros(resources, np.int64)
+    live = np.zeros(1 << 18, np.int32)
+    for position in range(chains):
+        v = order[position]
+        at = np.int64(0)
+        for e in range(pred_of[v], pred_of[v + 1]):
+            at = max(at, start[pred_from[e]] + pred_cycles[e])
+        u0, u1 = use_of[v], use_of[v + 1]
+        length = np.int64(0)
+        for s in range(stream_of[v], stream_of[v + 1]):
+            length = max(length, stream_b[s])
+        own = np.zeros(length + 1, np.int32)
+        for s in range(stream_of[v], stream_of[v + 1]):
+            for t in range(stream_a[s], stream_b[s]):
+                own[t] += stream_width[s]
+        while True:
+            nxt = _try(u0, u1, at, use_a, use_b, use_first, use_count, use_p, use_w, busy_a, busy_b, count, pick)
+            if nxt == -2:
+                return start, pick, late, v
+            if nxt >= 0:
+                at = nxt
+                continue
+            while at + length >= len(live):
+                bigger = np.zeros(2 * len(live), np.int32)
+                bigger[: len(live)] = live
+                live = bigger
+            over = False
+            for t in range(length):
+                if live[at + t] + own[t] > streams:
+                    over = True
+                    if own[t] > streams:
+                        return start, pick, late, v
+                    break
+            if not over:
+                break
+            late[v] = 1
+            at += 1
+        start[v] = at
+        for t in range(length):
+            live[at + t] += own[t]
+        for u in range(u0, u1):
+            res = pick[u]
+            if count[res] == busy_a.shape[1]:
+                busy_a, busy_b = _grow(busy_a), _grow(busy_b)
+            _insert(busy_a, busy_b, count, res, at + use_a[u], at + use_b[u])
+    return start, pick, late, np.int64(-1)

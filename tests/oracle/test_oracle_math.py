@@ -1,0 +1,126 @@
+"""The oracle's functions and lane sums against scalar code and `decimal`."""
+
+import math
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+
+from ticktrue.graph import oracle_math as om
+
+F = np.float32
+
+
+def scalar_exp(x):
+    """The page's exp, one np.float32 operation at a time; rounding to an integer by Python's round."""
+    if x < -87:
+        return F(0)
+    if x > F(88.72):
+        return F(np.inf)
+    n = F(round(float(x * F(float.fromhex("0x1.715476p+0")))))
+    r = (x - n * F(0.693359375)) - n * F(float.fromhex("-0x1.bd0106p-13"))
+    p = F(float.fromhex("0x1.6a2256p-10"))
+    for c in ("0x1.123b02p-7", "0x1.5558f8p-5", "0x1.55549p-3", "0x1.fffffcp-2"):
+        p = p * r + F(float.fromhex(c))
+    y = (p * (r * r) + r) + F(1)
+    return F(math.ldexp(float(y), int(n)))
+
+
+def exp_inputs():
+    rng = np.random.default_rng(1)
+    wide = rng.uniform(-88, 89, 3000)
+    ties = (np.arange(-125, 128) + 0.5) * math.log(2)
+    edges = [0.0, -0.0, -87.0, np.nextafter(F(-87), F(-100)), 88.72, np.nextafter(F(88.72), F(100)), 1e-30]
+    return np.concatenate([wide, ties, rng.uniform(-1e-3, 1e-3, 200), edges]).astype(F)
+
+
+def test_exp_is_the_scalar_exp_bit_for_bit(equal_bits):
+    x = exp_inputs()
+    assert equal_bits(om.exp(x), np.array([scalar_exp(v) for v in x], F))
+
+
+def test_exp_is_within_one_ulp():
+    x = exp_inputs()
+    x = x[(x >= -87) & (x <= F(88.72))]
+    with localcontext() as context:
+        context.prec = 40
+        for value, result in zip(x, om.exp(x), strict=True):
+            true = Decimal(float(value)).exp()
+            assert abs(Decimal(float(result)) - true) <= Decimal(float(np.spacing(F(true))))
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"), [(0.0, 1.0), (-0.0, 1.0), (-87.5, 0.0), (-np.inf, 0.0), (89.0, np.inf), (-3.4e38, 0.0)]
+)
+def test_exp_of_special_values(x, expected):
+    result = om.exp(np.array([x], F))[0]
+    assert result == F(expected)
+    assert not np.signbit(result)
+
+
+def test_sigmoid_ends_at_zero_and_one():
+    assert om.sigmoid(np.array([-100, 0, 100], F)).tolist() == [0.0, 0.5, 1.0]
+
+
+def test_gate_multiplies_in_the_order_of_the_page(equal_bits):
+    rng = np.random.default_rng(3)
+    g, u = rng.standard_normal((2, 500)).astype(F)
+    expected = np.array([(a * (F(1) / (F(1) + scalar_exp(-a)))) * b for a, b in zip(g, u, strict=True)], F)
+    assert equal_bits(om.gated_silu(g, u), expected)
+    assert not equal_bits(om.gated_silu(g, u), g * (om.sigmoid(g) * u))
+
+
+def test_bf16_rounds_to_nearest_even():
+    rng = np.random.default_rng(4)
+    bits = rng.integers(0, 0x7F7F0000, 2000, dtype=np.uint32)
+    bits[:400] = (bits[:400] & np.uint32(0xFFFF0000)) | np.uint32(0x8000)
+    for b, r in zip(bits, om.bf16_round(bits.view(F)).view(np.uint32), strict=True):
+        low, rest = int(b) >> 16, int(b) & 0xFFFF
+        up = rest > 0x8000 or (rest == 0x8000 and low % 2 == 1)
+        assert int(r) == (low + up) << 16
+
+
+def test_bf16_keeps_bf16_values_and_signs():
+    bits = np.arange(0, 0x7F80, dtype=np.uint16)
+    values = om.bf16_widen(np.concatenate([bits, bits | np.uint16(0x8000)]))
+    assert (om.bf16_round(values).view(np.uint32) == values.view(np.uint32)).all()
+
+
+def scalar_lane_sum(a):
+    s = [F(0)] * 320
+    for i, value in enumerate(a):
+        s[i % 320] = s[i % 320] + value
+    for h in (256, 128, 64, 32, 16, 8, 4, 2, 1):
+        for lane in range(h):
+            if lane + h < 320:
+                s[lane] = s[lane] + s[lane + h]
+    return s[0]
+
+
+@pytest.mark.parametrize("n", [1, 64, 218, 319, 320, 321, 576, 1000])
+def test_lane_sum_is_the_scalar_lane_sum(n, equal_bits):
+    a = np.random.default_rng(n).standard_normal((5, n)).astype(F) ** 2
+    assert equal_bits(om.lane_sum(a), np.array([scalar_lane_sum(row) for row in a], F))
+
+
+def test_lane_sum_is_not_an_ascending_sum(equal_bits):
+    """The trap: a plain ascending sum of 576 squares has other bits in most rows."""
+    a = np.random.default_rng(7).standard_normal((50, 576)).astype(F) ** 2
+    ascending = np.array([sum(row, start=F(0)) for row in a], F)
+    assert np.count_nonzero(om.lane_sum(a) != ascending) > 25
+    assert not equal_bits(om.lane_sum(a), om.lane_sum(np.ascontiguousarray(a[:, ::-1])))
+
+
+def test_rms_norm_multiplies_in_the_order_of_the_page(equal_bits):
+    rng = np.random.default_rng(8)
+    x, g, eps = rng.standard_normal((4, 218)).astype(F), rng.standard_normal(218).astype(F), F(1e-5)
+    rows = []
+    for row in x:
+        r = F(1) / np.sqrt(scalar_lane_sum(row * row) / F(218) + eps)
+        rows.append([(v * r) * w for v, w in zip(row, g, strict=True)])
+    assert equal_bits(om.rms_norm(x, g, eps), np.array(rows, F))
+
+
+def test_constants_must_be_float32():
+    with pytest.raises(ValueError, match="is not a float32"):
+        om._hex("0x1.00000001p+0")
