@@ -232,13 +232,13 @@ def write_gguf(
     kinds: Mapping[str, str] = MappingProxyType({}),
     **values: object,
 ) -> Path:
-    """Writes the same random Llama as `write_llama` as a GGUF, by the `gguf` package's writer; gives the path.
+    """Writes the random Llama of `write_llama` as a GGUF, by the `gguf` package's writer; gives the path.
 
     Args:
         path: of the file.
         seed: of the weights.
         shape: a preset; block types need rows that fill whole blocks.
-        kinds: block type by part of the tensor's GGUF name ("attn_q": "Q8_0"), F32 for the others; "" fits all.
+        kinds: block type by part of the GGUF name ("attn_q": "Q8_0"), F32 for the others; "" fits all.
         values: metadata to add or replace, dots written as two underscores.
     """
     import gguf
@@ -302,9 +302,9 @@ def gguf_name(name: str) -> str:
     parts = {
         "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
         "model.layers.": "blk.", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
-        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down",
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     }  # fmt: skip
     for old, new in parts.items():
         name = name.replace(old, new)

@@ -2,8 +2,9 @@
 
     python tests/golden/find_coefficients.py
 
-Polynomials are minimax fits by Remez exchange on a Chebyshev grid, in float64, of functions computed in extended
-precision; then each coefficient is rounded to float32. Taylor coefficients and the parts of pi are exact arithmetic.
+Polynomials are minimax fits by Remez exchange on a Chebyshev grid, in float64, of functions computed in
+extended precision; then each coefficient is rounded to float32. Taylor coefficients and the parts of pi are
+exact arithmetic.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ Wide = np.longdouble
 
 
 def remez(target: Function, weight: Function, powers: range, low: float, high: float) -> Reals:
-    """Coefficients of x^power, power in `powers`, that minimise max |weight * (polynomial - target)| on [low, high]."""
+    """Coefficients of x^power that minimise the largest |weight * (polynomial - target)| on [low, high]."""
     grid = (low + high) / 2 + (high - low) / 2 * np.cos(np.linspace(np.pi, 0, 4001))
     grid = grid[grid != 0]
     count = len(powers)

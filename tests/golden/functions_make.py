@@ -1,4 +1,4 @@
-"""Makes `functions_golden.json`: the bits of each own function on 4,096 inputs, as a sha256 and every 256th value.
+"""Makes `functions_golden.json`: each own function on 4,096 inputs, as a sha256 and every 256th value.
 
     PYTHONPATH=src python tests/golden/functions_make.py
 

@@ -4,11 +4,11 @@
 
 Needs gguf, regex, transformers and torch (the torch dependency group). The references:
 
-1. GPT-2's published byte-level BPE written out in plain Python over `regex`, with digits split off one by one
-   first, as llama.cpp does for `tokenizer.ggml.pre = smollm`; vocabulary read by the `gguf` package's own reader.
-2. `transformers.AutoTokenizer` from the same GGUF. Its converter does not look at `tokenizer.ggml.pre` and leaves
-   the digit split out, so the pre-tokenizer of SmolLM2's own tokenizer.json (Digits, individual, then ByteLevel)
-   is put in. How many strings the unrepaired converter gets wrong is recorded: it is no reference by itself.
+1. GPT-2's published byte-level BPE written out in plain Python over `regex`, with digits split off one by
+   one first, as llama.cpp does for `tokenizer.ggml.pre = smollm`; vocabulary read by `gguf`'s own reader.
+2. `transformers.AutoTokenizer` from the same GGUF. Its converter does not look at `tokenizer.ggml.pre` and
+   leaves the digit split out, so the pre-tokenizer of SmolLM2's own tokenizer.json (Digits, individual, then
+   ByteLevel) is put in. How many strings the unrepaired converter gets wrong is recorded in the file.
 """
 
 import json
@@ -50,7 +50,8 @@ SENTENCES = (
     "தமிழ் எழுத்துக்கள் மற்றும் বাংলা বর্ণমালা",
     "ខ្មែរ ລາວ မြန်မာ བོད་ཡིག",
     "e\u0301 combining vs é composed, a\u0308o\u0308u\u0308, Z\u0351\u0343a\u0334l\u0321go\u0310",
-    "\U0001f600\U0001f44d\U0001f3fd\U0001f1fa\U0001f1f8 \u2764\ufe0f \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f3f4\u200d\u2620\ufe0f",
+    "\U0001f600\U0001f44d\U0001f3fd\U0001f1fa\U0001f1f8 \u2764\ufe0f "
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f3f4\u200d\u2620\ufe0f",
     "∀x∈ℝ: ⌈x⌉ = −⌊−x⌋, α ∧ ¬β = ¬(¬α ∨ β), ℕ ⊆ ℤ ⊂ ℚ",
     "½ ⅓ ² ³ ₄ Ⅷ ⑨ ٣٤٥ १२३ ௧௨ 一二三 〇",
     "€1,234.56 + £99 - ¥1000 = 50% of $3e-10",
@@ -74,10 +75,11 @@ SENTENCES = (
     "<|im_star|> <|im_start | > almost special",
 )
 BLOCKS = (
-    (0x20, 0x7E), (0xA0, 0x24F), (0x370, 0x3FF), (0x400, 0x4FF), (0x5D0, 0x5EA), (0x620, 0x64A), (0x904, 0x939),
-    (0xE01, 0xE2E), (0x1E00, 0x1EFF), (0x2010, 0x2027), (0x2190, 0x21FF), (0x2200, 0x22FF), (0x2500, 0x257F),
-    (0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x9FA5), (0xAC00, 0xD7A3), (0x1F300, 0x1F5FF), (0x1F600, 0x1F64F),
-    (0x10000, 0x1000B), (0x20000, 0x2A6D6),
+    (0x20, 0x7e), (0xa0, 0x24f), (0x370, 0x3ff), (0x400, 0x4ff), (0x5d0, 0x5ea),
+    (0x620, 0x64a), (0x904, 0x939), (0xe01, 0xe2e), (0x1e00, 0x1eff), (0x2010, 0x2027),
+    (0x2190, 0x21ff), (0x2200, 0x22ff), (0x2500, 0x257f), (0x3041, 0x3096), (0x30a1, 0x30fa),
+    (0x4e00, 0x9fa5), (0xac00, 0xd7a3), (0x1f300, 0x1f5ff), (0x1f600, 0x1f64f), (0x10000, 0x1000b),
+    (0x20000, 0x2a6d6),
 )  # fmt: skip
 SPACES = (" ", "  ", "   ", "       ", "\n", "\n\n", "\t", " \n", "\n ", "\r\n", "\u00a0", "\u3000")
 CHUNKS = (
@@ -151,7 +153,7 @@ class PlainBpe:
     def encode(self, text: str) -> list[int]:
         ids, at = [], 0
         for match in self.special.finditer(text):
-            ids += self._plain(text[at : match.start()]) + [self.ids[match[0]]]
+            ids += [*self._plain(text[at : match.start()]), self.ids[match[0]]]
             at = match.end()
         return [*ids, *self._plain(text[at:])]
 

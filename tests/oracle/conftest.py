@@ -1,4 +1,4 @@
-"""Models for the tests of the oracle: small random ones made in memory, and the default one from the cache."""
+"""Models for the tests of the oracle: small random ones made in memory, and the default model."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Attention of the oracle against scalar code: blocks, absent partials, lanes past 256 blocks, and the traps."""
+"""Attention of the oracle against scalar code: blocks, absent partials, lanes past 256 blocks, traps."""
 
 import numpy as np
 import pytest

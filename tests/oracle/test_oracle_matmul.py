@@ -59,7 +59,7 @@ def test_zero_padding_adds_nothing(equal_bits):
 
 
 def test_wrong_orders_have_other_bits(equal_bits):
-    """The traps: k descending, no tiles, tiles of another depth, tiles descending, and a fused library product."""
+    """The traps: k descending, no tiles, tiles of another depth, tiles descending, a library product."""
     x, w = operands(9, 480, 40)
     right = ordered_matmul(x, w, 160)
     backwards = np.ascontiguousarray(x[:, ::-1]), np.ascontiguousarray(w[::-1])

@@ -1,4 +1,4 @@
-"""Rotary tables of the oracle against `decimal`, against the polynomials of the page and against the model's own."""
+"""Rotary tables of the oracle against `decimal`, the polynomials of the page and the model reader."""
 
 import math
 from decimal import Decimal, localcontext
@@ -48,7 +48,7 @@ def test_coefficients_of_the_page_are_the_ones_above():
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize("theta", [10_000.0, 100_000.0])
 def test_tables_equal_the_polynomials_of_the_page(theta, head_dim, random_model, equal_bits):
-    """All rows of both tables up to position 32,768: the oracle rounds correctly, the page almost always does."""
+    """Both tables up to position 32,768: the oracle rounds correctly, the page almost always does."""
     inv_freq = rope.inverse_frequencies(random_model(head_dim=head_dim, rope_theta=theta, layers=1)[0])
     positions = np.concatenate([np.arange(512), np.arange(0, 32_768, 512)])
     angles = positions[:, None] * np.array(inv_freq)[None, :]
@@ -68,7 +68,7 @@ def test_sin_and_cos_are_the_nearest_float32():
 
 
 def test_doubtful_values_go_to_decimal():
-    """The cosine of 2^-13 lies next to a boundary of float32: the library's float64 alone may not decide it."""
+    """Next to a rounding boundary of float32 the library's float64 alone may not decide."""
     boundary = float(F(0.5)) + 2.0**-25
     assert not rope._is_clear(boundary)
     assert rope._is_clear(0.5)

@@ -1,6 +1,6 @@
-"""The oracle on SmolLM2 against Hugging Face transformers in float32, by golden data (20 prompts x 64 greedy tokens).
+"""The oracle on SmolLM2 against transformers in float32: golden data of 20 prompts x 64 greedy tokens.
 
-`tests/golden/make_transformers_golden.py` makes the data; the figures are the ones design and docs/numerics.md state.
+`tests/golden/make_transformers_golden.py` makes the data; the bounds are those of the design.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """Chains of attention on one chip: RoPE, KV append, score, softmax numerators, values, and the fixed combine order."""
 
+import math
 from dataclasses import replace
-
-import numpy as np
 
 from ticktrue.compile.chains import Chain, progress
 from ticktrue.compile.rows import assemble, float_bits
@@ -102,8 +101,8 @@ def _score_tile(step: Step, label: str, what: tuple[int, int, int, int], which: 
     if k_tile > 0:
         y = c.op(Op.ADD, c.load(at, c.out(y), Dtype.F32, width), y)
     if k_tile == tiles - 1:
-        scale = np.float32(1.0) / np.sqrt(np.float32(s.head_dim))
-        y = c.op(Op.SCALE, y, x=(float_bits(float(scale)), 0))
+        scale = 1.0 / math.sqrt(s.head_dim)  # rounded once to float32 (numerics row 14)
+        y = c.op(Op.SCALE, y, x=(float_bits(scale), 0))
         y = c.op(Op.MASK, y, x=(s.tokens, 0), a=(0,))
         c.set_pattern(y, col.PATTERN_CONTEXT)
         c.store(c.op(Op.MAX, y), step.at("m", unit * blocks * width, width), Dtype.F32, width)

@@ -104,12 +104,11 @@ def norm(x, base, tags, size_bits, eps_bits):
 def gather_leaves(base, stride, width, tag_f, values):
     """out[width]: the element `e` of the record that a register names, over all its values: leaf(base, value * stride + e)."""
     out = np.zeros(width, np.uint64)
-    lo, hi = values
-    if hi - lo == 1:
+    if values.size == 1:
         for e in range(width):
-            out[e] = leaf(base, U(lo * stride + e))
+            out[e] = leaf(base, U(values[0] * stride + e))
         return out
-    for a in range(lo, hi):
+    for a in values:
         key = mix(tag_f, U(a))
         for e in range(width):
             out[e] += key * leaf(base, U(a * stride + e))

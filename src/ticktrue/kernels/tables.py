@@ -66,7 +66,7 @@ class CosSin(NamedTuple):
 
 
 class RopeTables(NamedTuple):
-    """Tables of [cos, sin]: `coarse` float32[rows, 2, d/2] by p div 512, `fine` float32[512, 2, d/2] by p mod 512."""
+    """Tables of [cos, sin], float32[rows, 2, d/2]: `coarse` by p div 512, `fine` by p mod 512."""
 
     coarse: Float32s
     fine: Float32s

@@ -67,7 +67,7 @@ class _Config(msgspec.Struct, frozen=True):
     attention_bias: bool = False
     mlp_bias: bool = False
     sliding_window: int | None = None
-    quantization_config: msgspec.Raw | None = None
+    quantization_config: object = None
     bos_token_id: int | list[int] | None = None
     eos_token_id: int | list[int] | None = None
 
@@ -174,8 +174,7 @@ def _ids(value: int | list[int] | None) -> tuple[int, ...]:
 def _refuse_features(config: _Config, path: Path) -> None:
     found: Mapping[str, bool] = {
         f"hidden_act = {config.hidden_act!r}": config.hidden_act != "silu",
-        "quantization_config": config.quantization_config is not None
-        and config.quantization_config != b"null",
+        "quantization_config": config.quantization_config is not None,
         f"sliding_window = {config.sliding_window}": bool(config.sliding_window),
         f"partial_rotary_factor = {config.partial_rotary_factor}": config.partial_rotary_factor
         not in {None, 1.0},

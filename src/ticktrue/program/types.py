@@ -81,7 +81,6 @@ class Region:
     """A range of vectors in one bank group, the same on every chip of the class.
 
     `base`, `stride`, `count` are in vectors, vectors per record, records. `p0`, `p1` belong to the packing rule.
-    `digest` is the sha256 of the packed bytes of all chips in rank order (empty where no weights are known).
     """
 
     name: str
@@ -94,7 +93,6 @@ class Region:
     tensor: int = -1
     p0: int = 0
     p1: int = 0
-    digest: str = ""
 
     @property
     def vectors(self) -> int:

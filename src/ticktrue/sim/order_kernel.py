@@ -16,19 +16,20 @@ INTERLEAVE = 4
 
 
 @nb.njit(cache=True)
+def _even(d, n1, w1, n2, w2, p):
+    """Whether events i1 * p (w1 cycles) and d + i2 * p (w2 cycles) ever overlap, i1 < n1, i2 < n2."""
+    low = (d - w1) // p + 1
+    high = -((-(d + w2)) // p) - 1
+    return max(low, 1 - n2) <= min(high, n1 - 1)
+
+
+@nb.njit(cache=True)
 def _inner(d, n1, p1, w1, n2, p2, w2):
-    """Whether events i1 * p1 (w1 cycles) and d + i2 * p2 (w2 cycles) ever overlap, i1 < n1, i2 < n2."""
-    if n1 <= 1:
-        p1 = p2
-    if n2 <= 1:
-        p2 = p1
-    if p1 == p2:
-        p = max(p1, 1)
-        low = (d - w1) // p + 1
-        high = -((-(d + w2)) // p) - 1
-        return max(low, 1 - n2) <= min(high, n1 - 1)
+    """As `_even`, for periods that may differ: the events of the first row one by one."""
+    if n1 <= 1 or n2 <= 1 or p1 == p2:
+        return _even(d, n1, w1, n2, w2, max(p1 if n1 > 1 else p2, 1))
     for i in range(n1):
-        if _inner(d - i * p1, 1, p2, w1, n2, p2, w2):
+        if _even(d - i * p1, 1, w1, n2, w2, max(p2, 1)):
             return True
     return False
 

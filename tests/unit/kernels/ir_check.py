@@ -1,13 +1,15 @@
 """Reads the LLVM code and the assembly of numba kernels and names what rule G2 forbids.
 
-Convention for modules under `ticktrue.kernels`: every kernel is a module-level numba dispatcher. It is found by itself.
-Its module says what to compile it for in
+Convention for modules under `ticktrue.kernels`: every kernel is a module-level numba dispatcher, and is found
+by itself. Its module says what to compile it for in
 
     SIGNATURES: dict[str, tuple[str, ...]] = {"kernel_name": ("float32(float32)", ...)}
 
-(strings in numba's notation, evaluated in `numba.types`), or it has been called before the check. A kernel with neither is
-a fault: code that nobody compiled cannot be read. Kernels that a kernel calls are either inlined or stand
-in the same LLVM module, so they are read too. `parallel=True` puts loop bodies where they cannot be read, so it is a fault.
+(strings in numba's notation, evaluated in `numba.types`); what it has been called with is read as well. A
+kernel with neither is a fault: code that nobody compiled cannot be read. numba does not show code that comes
+from its cache, so each kernel is compiled afresh, with the same options. What a kernel calls is inlined
+or stands in the same LLVM module, so it is read too. `parallel=True` puts loop bodies where they cannot be
+read: a fault.
 """
 
 import importlib
@@ -17,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
+import numba
 from numba.core.dispatcher import Dispatcher
 
 _LIBM = (
@@ -65,27 +68,29 @@ def kernels_in(package: str) -> list[Kernel]:
 
 
 def faults_of_kernel(kernel: Kernel) -> list[str]:
-    """All faults of a kernel's options, LLVM code and assembly; compiles it for its module's SIGNATURES first."""
+    """All faults of a kernel's options, LLVM code and assembly, for its module's SIGNATURES and its calls."""
     signatures = getattr(kernel.module, "SIGNATURES", {}).get(kernel.name, ())
     return faults_of_dispatcher(kernel.dispatcher, signatures)
 
 
 def faults_of_dispatcher(dispatcher: Dispatcher, signatures: tuple[str, ...] = ()) -> list[str]:
-    """All faults of a dispatcher, after compiling it for `signatures`."""
-    for signature in signatures:
-        dispatcher.compile(signature)
-    if not dispatcher.signatures:
+    """All faults of a dispatcher, for `signatures` and for those it has been called with."""
+    wanted = (*signatures, *dispatcher.signatures)
+    if not wanted:
         return ["not compiled: add it to SIGNATURES of its module, or call it first"]
+    fresh = numba.jit(**dispatcher.targetoptions)(dispatcher.py_func)
+    for signature in wanted:
+        fresh.compile(signature)
     faults = list(_option_faults(dispatcher.targetoptions))
-    for signature, code in dispatcher.inspect_llvm().items():
+    for signature, code in fresh.inspect_llvm().items():
         faults += [f"{fault} (for {signature})" for fault in faults_in_llvm(code)]
-    for signature, code in dispatcher.inspect_asm().items():
+    for signature, code in fresh.inspect_asm().items():
         faults += [f"{fault} (for {signature})" for fault in faults_in_assembly(code)]
     return faults
 
 
 def faults_in_llvm(code: str) -> list[str]:
-    """What rule G2 forbids in the text of an LLVM module; wrappers for the Python interpreter are left out."""
+    """What rule G2 forbids in an LLVM module; wrappers for the Python interpreter are left out."""
     faults = [f"attribute {found}" for pattern in (_ATTRIBUTE, _FLUSHING) for found in pattern.findall(code)]
     for name, line in _instructions(code):
         faults += [
@@ -117,7 +122,7 @@ def _option_faults(options: dict[str, object]) -> Iterator[str]:
 
 
 def _instructions(code: str) -> Iterator[tuple[str, str]]:
-    """(function, line) of every line inside a function body that is not a wrapper; comments and metadata cut off."""
+    """(function, line) of every line in a function that is no wrapper, without comments and metadata."""
     function = ""
     for line in code.splitlines():
         if line.startswith("}"):

@@ -15,17 +15,17 @@ from ticktrue.kernels.environment import check_float_environment
 DEFAULT = 0x1F80  # all exceptions masked, round to nearest, nothing flushed
 
 
-def mxcsr_call(context, builder, name, cell):
+def mxcsr_call(builder, name, cell):
     kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()])
     function = cgutils.get_or_insert_function(builder.module, kind, name)
     builder.call(function, [builder.bitcast(cell, ir.IntType(8).as_pointer())])
 
 
 @intrinsic
-def load_mxcsr(_typing, value):
-    def generate(context, builder, _signature, arguments):
+def load_mxcsr(_typing, _value):
+    def generate(_context, builder, _signature, arguments):
         cell = cgutils.alloca_once_value(builder, arguments[0])
-        mxcsr_call(context, builder, "llvm.x86.sse.ldmxcsr", cell)
+        mxcsr_call(builder, "llvm.x86.sse.ldmxcsr", cell)
         return arguments[0]
 
     return types.uint32(types.uint32), generate

@@ -1,4 +1,4 @@
-"""Errors in ulp against `decimal`, and cosines and sines in `decimal`: the reference of the function tests."""
+"""Errors in ulp, and functions in `decimal`: the reference of the tests of own functions."""
 
 import math
 from decimal import Decimal, localcontext
@@ -21,6 +21,8 @@ def log1p(x: Decimal) -> Decimal:
 
 
 def tanh(x: Decimal) -> Decimal:
+    if abs(x) > 100:
+        return Decimal(1).copy_sign(x)
     with localcontext() as context:
         context.prec = 150
         return 1 - 2 / ((2 * x).exp() + 1)

@@ -1,4 +1,4 @@
-"""Each block type against its formula of numerics row 1, written out value by value with struct and numpy scalars."""
+"""Each block type against its formula of numerics row 1, written out value by value."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -49,7 +49,8 @@ def q5_0(b: bytes) -> Iterator[np.float32]:
 
 
 def q5_1(b: bytes) -> Iterator[np.float32]:
-    return (half(b, 0) * F(q | h) + half(b, 2) for q, h in zip(nibbles(b, 8), fifth_bits(b, 4), strict=True))
+    pairs = zip(nibbles(b, 8), fifth_bits(b, 4), strict=True)
+    return (half(b, 0) * F(q | h) + half(b, 2) for q, h in pairs)
 
 
 def scale_and_min(s: bytes, j: int) -> tuple[int, int]:
@@ -86,7 +87,8 @@ def q6_k(b: bytes) -> Iterator[np.float32]:
 
 
 FORMULAS: dict[str, Callable[[bytes], Iterator[np.float32]]] = {
-    "Q8_0": q8_0, "Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q5_1": q5_1, "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k,
+    "Q8_0": q8_0, "Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q5_1": q5_1,
+    "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k,
 }  # fmt: skip
 SCALES = {"Q6_K": (208,), "Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,)}  # the others: 0 and 2
 SIZES = {block.name: (block.values, block.size) for block in _BLOCK_TYPES.values()}
@@ -112,10 +114,8 @@ def test_block_type_follows_its_formula(kind: str) -> None:
     assert np.array_equal(as_matrix, to_bf16(want, "t").reshape(8, -1))
 
 
-@pytest.mark.parametrize("kind", FORMULAS)
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"])  # it cannot write K types
 def test_block_type_written_by_the_gguf_package_is_read(tmp_path: Path, kind: str) -> None:
-    if kind.endswith("_K"):
-        pytest.skip("the gguf package does not quantise to K types; the formula test covers them")
     shape = LlamaShape(layers=1, hidden=64, heads=2, kv_heads=1, head_dim=32, ffn=96, vocab=260)
     exact = load_model(write_gguf(tmp_path / "f32.gguf", shape=shape)).weights()
     rough = load_model(write_gguf(tmp_path / "q.gguf", shape=shape, kinds={"": kind})).weights()

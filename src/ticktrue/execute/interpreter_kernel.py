@@ -1,0 +1,262 @@
+"""The compiled interpreter: every row of a step on every chip, in issue order, over one memory and one pool of streams.
+
+It knows ops and addresses, never what a model is. The arithmetic is in `ticktrue.kernels`.
+"""
+
+import numba as nb
+import numpy as np
+
+from ticktrue.execute import lower as lo
+from ticktrue.isa.ops import Dtype, Op, RegFn
+from ticktrue.kernels import attend, lanes, matmul
+from ticktrue.kernels.bits import bf16_to_f32, f32_to_bf16_bits, u32_as_f32
+
+F32 = int(Dtype.F32)
+(L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
+ L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_SOURCE, L_ROW,
+ L_PATTERN) = range(33)  # fmt: skip
+assert (lo.L_OP, lo.L_PATTERN) == (L_OP, L_PATTERN)  # noqa: S101 - the two lists are one
+
+LOAD, GATHER, STORE, SCATTER = int(Op.LOAD), int(Op.GATHER), int(Op.STORE), int(Op.SCATTER)
+SEND, RECEIVE, INSTALL, PASS = int(Op.SEND), int(Op.RECEIVE), int(Op.INSTALL), int(Op.PASS)
+CONVERT, ADD, MUL, SCALE = int(Op.CONVERT), int(Op.ADD), int(Op.MUL), int(Op.SCALE)
+MEAN_RSQRT, CMUL, ROPE, EXP = int(Op.MEAN_RSQRT), int(Op.CMUL), int(Op.ROPE), int(Op.EXP)
+MASK, MAX, FOLD, COMBINE = int(Op.MASK), int(Op.MAX), int(Op.FOLD), int(Op.COMBINE)
+DIVIDE, SILU_MUL, MOVE, MERGE = int(Op.DIVIDE), int(Op.SILU_MUL), int(Op.MOVE), int(Op.MERGE)
+TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST), int(Op.INSERT)
+LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
+TOKEN, P_DIV, P_MOD, KV, LAST = int(RegFn.TOKEN), int(RegFn.P_DIV), int(RegFn.P_MOD), int(RegFn.KV), int(RegFn.LAST)
+ZERO = np.float32(0)
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _register(fn, t, token, pos, valid, cp):
+    """Value of a declared register function for token row t."""
+    if fn == TOKEN:
+        return token[t]
+    if fn == P_DIV:
+        return (pos + t) // 512
+    if fn == P_MOD:
+        return (pos + t) % 512
+    if fn == KV:
+        return ((pos + t) // 64 // cp) * 64 + (pos + t) % 64
+    return valid - 1
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _read(words, floats, f32, at, pool, o, count):
+    """`count` lanes at vector `at` into the pool."""
+    if f32:
+        for c in range(count):
+            pool[o + c] = floats[at * 80 + c]
+    else:
+        for c in range(count):
+            pool[o + c] = bf16_to_f32(words[at * 160 + c])
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _write(words, floats, f32, at, pool, a, count):
+    """`count` lanes of the pool to vector `at`."""
+    if f32:
+        for c in range(count):
+            floats[at * 80 + c] = pool[a + c]
+    else:
+        for c in range(count):
+            words[at * 160 + c] = f32_to_bf16_bits(pool[a + c])
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _load(s, at, words, floats, pool, token, pos, valid, cp):
+    f32 = s[L_DTYPE] == F32
+    lanes_ = s[L_LANES]
+    for j in range(s[L_M]):
+        for i in range(s[L_N]):
+            v = at + i * s[L_STEP] + j * s[L_STEP2]
+            if s[L_REGFN] != 0:
+                v += _register(s[L_REGFN], i, token, pos, valid, cp) * s[L_REGSTRIDE]
+            o = s[L_O] + (j * s[L_N] + i) * s[L_SO]
+            _read(words, floats, f32, v, pool, o, lanes_)
+            for c in range(lanes_, s[L_FILL]):
+                pool[o + c] = ZERO
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _store(s, at, words, floats, pool, token, pos, valid, cp, c):
+    f32 = s[L_DTYPE] == F32
+    count = s[L_WIDTH] * (80 if f32 else 160)
+    for j in range(s[L_M]):
+        for i in range(s[L_N]):
+            v = at + i * s[L_STEP] + j * s[L_STEP2]
+            if s[L_REGFN] != 0:
+                if s[L_REGFN] == KV and ((pos + i) // 64) % cp != c:
+                    continue
+                v += _register(s[L_REGFN], i, token, pos, valid, cp) * s[L_REGSTRIDE]
+            _write(words, floats, f32, v, pool, s[L_A] + (j * s[L_N] + i) * s[L_SA], count)
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _pass(s, at, words, floats, pool, a0, a1, a2, a3):
+    """PASS: one call of the ordered product per tile; tile j for pass j where the INSTALL has several."""
+    for j in range(s[L_M]):
+        tile = j if s[L_X1] == 1 else 0
+        x = s[L_A] + j * s[L_N] * s[L_SA] + s[L_ROW0]
+        o = s[L_O] + j * s[L_N] * s[L_SO]
+        for e in range(s[L_N]):
+            for c in range(s[L_FILL]):
+                pool[o + e * s[L_SO] + c] = ZERO
+        if s[L_MODE] == 0:
+            matmul.pass_bf16(words, (at + tile * s[L_X0]) * 160, s[L_STRIDE], s[L_ROWS], s[L_C0], s[L_C1], pool, x,
+                             s[L_SA], o, s[L_SO], s[L_N], a0, a1, a2, a3)
+        elif s[L_MODE] == 1:
+            matmul.pass_f32(floats, (at + tile * s[L_X0]) * 80, s[L_STRIDE], s[L_ROWS], s[L_C0], s[L_C1], pool, x,
+                            s[L_SA], o, s[L_SO], s[L_N], a0)
+        else:
+            matmul.pass_f32(pool, s[L_B] + tile * s[L_X0], s[L_STRIDE], s[L_ROWS], s[L_C0], s[L_C1], pool, x,
+                            s[L_SA], o, s[L_SO], s[L_N], a0)
+        if s[L_ONES] >= 0:
+            matmul.pass_ones(pool, s[L_ROWS], x, s[L_SA], o + s[L_ONES], s[L_SO], s[L_N])
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _merge(s, pool):
+    cols, beats, first, col0, count = s[L_A0], s[L_X0], s[L_A1], s[L_A2], s[L_A3]
+    for j in range(s[L_M]):
+        o = s[L_O] + j * s[L_SO]
+        for c in range(s[L_FILL]):
+            pool[o + c] = ZERO
+        for i in range(s[L_N]):
+            r, v = (first + i) // beats, (first + i) % beats
+            start = r * cols + v * 320
+            end = min(start + 320, (r + 1) * cols)
+            a = s[L_A] + (j * s[L_N] + i) * s[L_SA]
+            for c in range(max(start, col0), min(end, col0 + count)):
+                if c - col0 < s[L_FILL]:
+                    pool[o + c - col0] = pool[a + c - start]
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _move(s, pool):
+    for e in range(s[L_N] * s[L_M]):
+        o, a = s[L_O] + e * s[L_SO], s[L_A] + e * s[L_SA]
+        for c in range(s[L_FILL]):
+            pool[o + c] = ZERO
+        for c in range(min(s[L_A1], s[L_FILL] - s[L_A2])):
+            pool[o + s[L_A2] + c] = pool[a + s[L_A0] + c]
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _reshape(s, pool):
+    n, m, x0 = s[L_N], s[L_M], s[L_X0]
+    if s[L_OP] == TRANSPOSE:
+        for j in range(m):
+            for k in range(x0):
+                o = s[L_O] + (j * x0 + k) * s[L_SO]
+                for c in range(min(n, s[L_FILL])):
+                    pool[o + c] = pool[s[L_A] + (j * n + c) * s[L_SA] + k]
+                for c in range(n, s[L_FILL]):
+                    pool[o + c] = ZERO
+    elif s[L_OP] == SPREAD:
+        for j in range(m):
+            for k in range(x0):
+                o = s[L_O] + (j * x0 + k) * s[L_SO]
+                v = pool[s[L_A] + j * s[L_SA] + k]
+                for c in range(s[L_FILL]):
+                    pool[o + c] = v
+    elif s[L_OP] == BROADCAST:
+        for e in range(n * m):
+            v = pool[s[L_A] + e * s[L_SA]]
+            for c in range(s[L_FILL]):
+                pool[s[L_O] + e * s[L_SO] + c] = v
+    else:
+        for e in range(n * m):
+            o = s[L_O] + e * s[L_SO]
+            for c in range(s[L_FILL]):
+                pool[o + c] = pool[s[L_A] + e * s[L_SA] + c]
+            if x0 < s[L_FILL]:
+                pool[o + x0] = pool[s[L_B] + e * s[L_SB] + x0]
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _zero_rest(s, pool, events, used):
+    for e in range(events):
+        for c in range(used, s[L_FILL]):
+            pool[s[L_O] + e * s[L_SO] + c] = ZERO
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _vxm(s, pool, rank, cp, c, pos, scratch):
+    op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
+    a, sa, b, sb, o, so = s[L_A], s[L_SA], s[L_B], s[L_SB], s[L_O], s[L_SO]
+    if op == CONVERT:
+        lanes.convert(pool, a, sa, o, so, events, width)
+    elif op == ADD:
+        lanes.add(pool, a, sa, b, sb, o, so, events, width)
+    elif op == MUL:
+        lanes.mul(pool, a, sa, b, sb, o, so, events, width)
+    elif op == SCALE:
+        lanes.scale(pool, a, sa, o, so, events, width, u32_as_f32(np.uint32(s[L_X0])))
+    elif op == EXP:
+        lanes.exp_sub(pool, a, sa, b, sb, o, so, events, width)
+    elif op == SILU_MUL:
+        lanes.silu_mul(pool, a, sa, b, sb, o, so, events, width)
+    elif op == MASK:
+        attend.mask(pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, c, pos)
+    elif op == COMBINE:
+        attend.combine(pool, a, sa, b, sb, o, so, events, s[L_X0])
+    elif op == DIVIDE:
+        lanes.divide(pool, a, sa, o, so, events, s[L_X0])
+    elif op == ROPE:
+        lanes.rope(pool, a, sa, b, sb, o, so, events, s[L_X0], s[L_X1])
+    elif op == CMUL:
+        lanes.complex_mul(pool, a, sa, b, sb, o, so, events, s[L_X0])
+    elif op == MEAN_RSQRT:
+        lanes.mean_rsqrt(pool, a, sa, o, so, events, u32_as_f32(np.uint32(s[L_X0])), u32_as_f32(np.uint32(s[L_X1])))
+    else:
+        events = s[L_M]
+        if op == FOLD:
+            lanes.fold(pool, a, sa, o, so, s[L_N], s[L_M], width)
+        elif op == MAX:
+            lanes.maximum(pool, a, sa, o, so, s[L_N], s[L_M], width)
+        elif op == LANE_SUM:
+            lanes.lane_sum(pool, a, sa, o, so, s[L_N], s[L_M], scratch)
+        elif op == LANE_ARGMAX:
+            valid = min(s[L_A0], s[L_A1] - rank * s[L_A0])
+            lanes.lane_argmax(pool, a, sa, o, so, s[L_N], s[L_M], s[L_A2], valid, rank * s[L_A0])
+        else:
+            lanes.pick(pool, a, sa, o, so, s[L_N], s[L_M])
+    _zero_rest(s, pool, events, width)
+
+
+@nb.njit(cache=True, error_model="numpy", nogil=True)
+def run(steps, address, peer, table, words, floats, pools, token, pos, valid, cp):
+    """One step. `pools` float32[chips, floats]; `table` int64[chips, 3]: a chip's index in each pattern."""
+    a0, a1 = np.empty(320, np.float32), np.empty(320, np.float32)
+    a2, a3 = np.empty(320, np.float32), np.empty(320, np.float32)
+    scratch = np.empty(512, np.float32)
+    for x in range(steps.shape[0]):
+        s = steps[x]
+        op = s[L_OP]
+        if op == SEND or op == RECEIVE or op == INSTALL:
+            continue
+        for chip in range(pools.shape[0]):
+            pool = pools[chip]
+            c = table[chip, 1]
+            if op == LOAD or op == GATHER:
+                if s[L_SO] > 0:
+                    _load(s, address[chip, x], words, floats, pool, token, pos, valid, cp)
+            elif op == STORE or op == SCATTER:
+                source = pool
+                if s[L_SOURCE] >= 0:
+                    source = pools[peer[chip, s[L_SOURCE]]]
+                _store(s, address[chip, x], words, floats, source, token, pos, valid, cp, c)
+            elif op == PASS:
+                at = address[chip, s[L_SOURCE]] if s[L_MODE] != 2 else 0
+                _pass(s, at, words, floats, pool, a0, a1, a2, a3)
+            elif op == MERGE:
+                _merge(s, pool)
+            elif op == MOVE:
+                _move(s, pool)
+            elif op == TRANSPOSE or op == SPREAD or op == BROADCAST or op == INSERT:
+                _reshape(s, pool)
+            else:
+                _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, pos, scratch)

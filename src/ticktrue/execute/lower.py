@@ -1,0 +1,336 @@
+"""Rows of a timetable -> a flat list for the interpreter: rows in issue order, buffers for streams, planes resolved.
+
+A legal program lets every row run as a whole in the order of issue (docs/program.md; rule V104). Lowering decides nothing that
+could change a value: it leaves out lanes nobody reads, and reads a tile in place where nothing writes it meanwhile.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.execute.memory import Memory
+from ticktrue.hw import System
+from ticktrue.isa import Dtype, Op
+from ticktrue.isa.ops import LANES
+from ticktrue.program import Flat, Image, Timetable, expand
+from ticktrue.program import columns as col
+
+Int64 = npt.NDArray[np.int64]
+
+(
+    L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
+    L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_SOURCE, L_ROW,
+    L_PATTERN,
+) = range(33)  # fmt: skip
+L_COLUMNS = 33
+MODE_BF16, MODE_F32, MODE_POOL = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """`steps` int64[R, L_COLUMNS] in issue order; `address`, `peer` int64[chips, R]; pool floats per chip."""
+
+    steps: Int64
+    address: Int64
+    peer: Int64
+    pool: int
+    table: Int64
+
+
+def _defined_lanes(flat: Flat) -> list[int]:
+    """Lanes of each row's result that an op defines; the others are +0."""
+    rows = flat.rows
+    lanes = [0] * len(rows)
+    for r in range(len(rows)):
+        row = rows[r]
+        op = int(row[col.C_OP])
+        a = lanes[row[col.C_S0]] if row[col.C_S0] >= 0 else 0
+        b = lanes[row[col.C_S1]] if row[col.C_S1] >= 0 else 0
+        lanes[r] = _lanes_of(op, row, a, b)
+    return lanes
+
+
+def _lanes_of(op: int, row: Int64, a: int, b: int) -> int:
+    x0 = int(row[col.C_X0])
+    match op:
+        case Op.LOAD | Op.GATHER:
+            return min(LANES, int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160))
+        case Op.ADD | Op.MUL | Op.EXP | Op.SILU_MUL:
+            return max(a, b)
+        case Op.PASS | Op.SPREAD | Op.BROADCAST:
+            return LANES
+        case Op.MEAN_RSQRT | Op.LANE_SUM:
+            return 1
+        case Op.LANE_ARGMAX | Op.PICK:
+            return 2
+        case Op.CMUL | Op.DIVIDE:
+            return x0
+        case Op.ROPE:
+            return x0 * int(row[col.C_X1])
+        case Op.COMBINE:
+            return x0 + 2
+        case Op.MOVE:
+            return int(row[col.C_A1] + row[col.C_A2])
+        case Op.MERGE:
+            return int(row[col.C_A3])
+        case Op.TRANSPOSE:
+            return int(row[col.C_N])
+        case Op.INSERT:
+            return max(a, x0 + 1)
+        case _:
+            return a
+
+
+def _read_lanes(op: int, row: Int64, demand: int) -> tuple[int, int]:
+    """Lanes of its operands that a row reads, if `demand` lanes of its own result are read."""
+    x0 = int(row[col.C_X0])
+    match op:
+        case Op.STORE | Op.SCATTER:
+            return min(LANES, int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160)), 0
+        case Op.PASS:
+            return LANES // 2, 0
+        case Op.MEAN_RSQRT | Op.BROADCAST:
+            return 1, 0
+        case Op.PICK:
+            return 2, 0
+        case Op.LANE_ARGMAX | Op.MERGE:
+            return min(LANES, int(row[col.C_A0])), 0
+        case Op.LANE_SUM:
+            return LANES, 0
+        case Op.CMUL:
+            return x0, x0
+        case Op.ROPE:
+            return x0 * int(row[col.C_X1]), x0
+        case Op.COMBINE:
+            return x0 + 2, x0 + 2
+        case Op.DIVIDE:
+            return x0 + 1, 0
+        case Op.MOVE:
+            return int(row[col.C_A0] + row[col.C_A1]), 0
+        case Op.TRANSPOSE | Op.SPREAD:
+            return x0, 0
+        case Op.INSERT:
+            return demand, x0 + 1
+        case Op.INSTALL:
+            return LANES, 0
+        case _:
+            return demand, demand
+
+
+def _demands(flat: Flat, order: Int64) -> Int64:
+    """Lanes of each result that some consumer reads."""
+    rows = flat.rows
+    demand = np.zeros(len(rows), dtype=np.int64)
+    for r in order[::-1]:
+        row = rows[r]
+        a, b = _read_lanes(int(row[col.C_OP]), row, int(demand[r]))
+        s0, s1 = row[col.C_S0], row[col.C_S1]
+        if s0 >= 0:
+            demand[s0] = max(demand[s0], a)
+        if s1 >= 0 and row[col.C_OP] != Op.PASS:
+            demand[s1] = max(demand[s1], b)
+    return np.minimum(demand, LANES)
+
+
+def _events(row: Int64) -> int:
+    """Events of a row's result."""
+    n, m, x0 = int(row[col.C_N]), int(row[col.C_M]), int(row[col.C_X0])
+    op = int(row[col.C_OP])
+    if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK}:
+        return m
+    return x0 * m if op in {Op.TRANSPOSE, Op.SPREAD} else n * m
+
+
+class _Pool:
+    """Buffers by first fit over the time (rows in issue order) that each result is needed."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._live: list[tuple[int, int, int]] = []  # (first, end, last use)
+
+    def take(self, now: int, until: int, floats: int) -> int:
+        """First float of a buffer that nobody else uses from row `now` to row `until`."""
+        self._live = sorted(x for x in self._live if x[2] >= now)
+        at = 0
+        for first, end, _ in self._live:
+            if first - at >= floats:
+                break
+            at = max(at, end)
+        self._live.append((at, at + floats, until))
+        self.size = max(self.size, at + floats)
+        return at
+
+
+@dataclass(frozen=True, slots=True)
+class _Plane:
+    """How a PASS reads its tile."""
+
+    mode: int
+    source: int
+    stride: int
+    rows: int
+
+
+def _in_place(flat: Flat, load: int, install: int) -> bool:
+    """Whether nothing writes the tile's region between its LOAD and the last PASS of its INSTALL."""
+    rows = flat.rows
+    passes = rows[(rows[:, col.C_OP] == Op.PASS) & (rows[:, col.C_S1] == install)]
+    end = int((passes[:, col.C_ISSUE] + passes[:, col.C_SPAN]).max(initial=0))
+    writes = ((rows[:, col.C_OP] == Op.STORE) | (rows[:, col.C_OP] == Op.SCATTER)) & (
+        rows[:, col.C_REGION] == rows[load, col.C_REGION]
+    )
+    issue = rows[writes, col.C_ISSUE]
+    return not bool(((issue >= rows[load, col.C_ISSUE]) & (issue < end)).any())
+
+
+class _Lowering:
+    """State of one lowering."""
+
+    def __init__(self, flat: Flat, written: npt.NDArray[np.bool_]) -> None:
+        self.flat = flat
+        self.rows = flat.rows
+        self.written = written
+        self.order = np.lexsort((np.arange(len(flat.rows)), flat.rows[:, col.C_ISSUE])).astype(np.int64)
+        self.lanes = _defined_lanes(flat)
+        self.demand = _demands(flat, self.order)
+        self.planes: dict[int, _Plane] = {}
+        self.lazy: set[int] = set()
+        self._find_planes()
+        self.position = np.empty(len(self.order), dtype=np.int64)
+        self.position[self.order] = np.arange(len(self.order))
+        self.last = self._last_use()
+        self.columns = self._needed_columns()
+
+    def _find_planes(self) -> None:
+        rows = self.rows
+        for i in np.flatnonzero(rows[:, col.C_OP] == Op.INSTALL):
+            load, per_row, width = int(rows[i, col.C_S0]), int(rows[i, col.C_X0]), int(rows[i, col.C_WIDTH])
+            if rows[load, col.C_OP] == Op.LOAD:
+                f32 = rows[load, col.C_DTYPE] == Dtype.F32
+                stride = per_row * (80 if f32 else 160)
+                if not self.written[rows[load, col.C_REGION]] or _in_place(self.flat, load, int(i)):
+                    self.lazy.add(load)
+                    mode = MODE_F32 if f32 else MODE_BF16
+                    self.planes[int(i)] = _Plane(mode, load, stride, width // per_row)
+                else:
+                    self.planes[int(i)] = _Plane(MODE_POOL, load, stride, width // per_row)
+            else:
+                self.planes[int(i)] = _Plane(MODE_POOL, load, LANES, int(rows[i, col.C_N]))
+                self.demand[load] = LANES
+
+    def _last_use(self) -> Int64:
+        last = self.position.copy()
+        for r in self.order:
+            for c in (col.C_S0, col.C_S1):
+                s = int(self.rows[r, c])
+                if s >= 0:
+                    last[s] = max(last[s], self.position[r])
+        for r in self.order[::-1]:  # SEND and RECEIVE, and planes, hold what they forward
+            s = int(self.rows[r, col.C_S0])
+            if s >= 0 and self.rows[r, col.C_OP] in {Op.SEND, Op.RECEIVE, Op.INSTALL}:
+                last[s] = max(last[s], last[r])
+        return last
+
+    def _needed_columns(self) -> dict[int, tuple[int, int]]:
+        """Columns of each PASS that its consumers read."""
+        need: dict[int, tuple[int, int]] = {}
+        rows = self.rows
+        for r in range(len(rows)):
+            s = int(rows[r, col.C_S0])
+            for s in (int(rows[r, col.C_S0]), int(rows[r, col.C_S1])):
+                if s >= 0 and rows[s, col.C_OP] == Op.PASS and rows[r, col.C_OP] != Op.PASS:
+                    lo, hi = 0, int(self.demand[s])
+                    if rows[r, col.C_OP] == Op.MOVE:
+                        lo, hi = int(rows[r, col.C_A0]), int(rows[r, col.C_A0] + rows[r, col.C_A1])
+                    old = need.get(s, (lo, hi))
+                    need[s] = (min(lo, old[0]), max(hi, old[1]))
+        return need
+
+    def buffer_of(self, r: int, offsets: Int64) -> int:
+        """The row whose buffer holds the data of row r: RECEIVE and SEND forward their source's."""
+        while self.rows[r, col.C_OP] in {Op.SEND, Op.RECEIVE}:
+            r = int(self.rows[r, col.C_S0])
+        return r
+
+
+def lower(image: Image, timetable: Timetable, system: System, memory: Memory) -> Lowered:
+    """The interpreter's list for one timetable over one memory."""
+    flat = expand(image, timetable, system)
+    rows = flat.rows
+    written = np.zeros(len(flat.regions) + 1, dtype=bool)
+    stores = (rows[:, col.C_OP] == Op.STORE) | (rows[:, col.C_OP] == Op.SCATTER)
+    written[rows[stores, col.C_REGION]] = True
+    low = _Lowering(flat, written)
+    pool, offset, stride = _Pool(), np.zeros(len(rows), dtype=np.int64), np.maximum(low.demand, 1)
+    stride = np.minimum(stride, LANES)
+    steps = np.zeros((len(rows), L_COLUMNS), dtype=np.int64)
+    for at, r in enumerate(low.order):
+        _lower_row(low, int(r), at, steps, (offset, stride, pool))
+    groups = rows[:, col.C_GROUP]
+    shift = np.where(groups >= 0, memory.group_first[groups] - groups * flat.table.group_vectors, 0)
+    chips = flat.plan.chips
+    address = np.stack([flat.address(c) + shift + c * memory.vectors for c in range(chips)])
+    peer = np.stack([flat.peer(c) for c in range(chips)])
+    table = np.array([[flat.plan.index(p, c) for p in range(3)] for c in range(chips)], dtype=np.int64)
+    return Lowered(steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table)
+
+
+def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int64, Int64, _Pool]) -> None:
+    offset, stride, pool = buffers
+    row, step = low.rows[r], steps[at]
+    op = int(row[col.C_OP])
+    for to, source in _COPIED:
+        step[to] = row[source]
+    step[L_ROW] = r
+    step[L_SOURCE] = -1
+    own_buffer = op not in {Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL} and r not in low.lazy
+    if op == Op.RECEIVE:
+        step[L_SOURCE] = row[col.C_S0]
+    if own_buffer:
+        width = int(stride[r])
+        if row[col.C_UNIT] == 0:  # a wide LOAD copied: whole tiles
+            width = int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160)
+            stride[r] = width
+        floats = max(1, _events(row) * width)
+        offset[r] = pool.take(at, int(low.last[r]), floats)
+        step[L_O], step[L_SO] = offset[r], stride[r]
+        step[L_LANES] = min(low.lanes[r], int(low.demand[r])) if row[col.C_UNIT] != 0 else width
+        step[L_FILL] = int(low.demand[r]) if row[col.C_UNIT] != 0 else width
+    for c, o, s in ((col.C_S0, L_A, L_SA), (col.C_S1, L_B, L_SB)):
+        source = int(row[c])
+        if source >= 0 and not (op == Op.PASS and c == col.C_S1):
+            held = low.buffer_of(source, offset)
+            step[o], step[s] = offset[held], stride[held]
+    if op in {Op.STORE, Op.SCATTER}:
+        source = int(row[col.C_S0])
+        step[L_SOURCE] = source if low.rows[source, col.C_OP] == Op.RECEIVE else -1
+    if op == Op.PASS:
+        _lower_pass(low, r, step, offset)
+
+
+def _lower_pass(low: _Lowering, r: int, step: Int64, offset: Int64) -> None:
+    install = int(low.rows[r, col.C_S1])
+    plane, row = low.planes[install], low.rows[install]
+    c0, c1 = int(row[col.C_A1]), int(row[col.C_A2])
+    need = low.columns.get(r, (0, 0))
+    ones = bool(row[col.C_X1]) and need[0] <= c1 < need[1]
+    step[L_MODE], step[L_STRIDE], step[L_ROWS], step[L_ROW0] = plane.mode, plane.stride, plane.rows, row[col.C_A0]
+    step[L_C0], step[L_C1], step[L_ONES] = max(c0, need[0]), min(c1, need[1]), c1 if ones else -1
+    step[L_X0] = low.rows[plane.source, col.C_STEP2]
+    step[L_X1] = 1 if row[col.C_M] > 1 else 0
+    step[L_SOURCE] = low.position[plane.source]
+    if plane.mode == MODE_POOL:
+        step[L_B], step[L_SB] = offset[plane.source], step[L_STRIDE]
+        if low.rows[plane.source, col.C_UNIT] != 0:
+            step[L_STRIDE] = low.demand[plane.source]
+        step[L_X0] = step[L_STRIDE] * plane.rows
+    step[L_FILL], step[L_LANES] = low.demand[r], low.demand[r]
+
+
+_COPIED = (
+    (L_OP, col.C_OP), (L_N, col.C_N), (L_M, col.C_M), (L_STEP, col.C_STEP), (L_STEP2, col.C_STEP2),
+    (L_WIDTH, col.C_WIDTH), (L_DTYPE, col.C_DTYPE), (L_REGFN, col.C_REGFN), (L_REGSTRIDE, col.C_REGSTRIDE),
+    (L_X0, col.C_X0), (L_X1, col.C_X1), (L_A0, col.C_A0), (L_A1, col.C_A1), (L_A2, col.C_A2), (L_A3, col.C_A3),
+    (L_PATTERN, col.C_PATTERN),
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""A loaded program on real weights: memory that outlives steps, and one call per step. Bit-true to docs/numerics.md."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.errors import InputError
+from ticktrue.execute.interpreter_kernel import run
+from ticktrue.execute.lower import Lowered, lower
+from ticktrue.execute.memory import Memory, allocate, load_weights
+from ticktrue.hw import System
+from ticktrue.isa import OpTable
+from ticktrue.model import Weights
+from ticktrue.program import Image, StepKind, Timetable, class_regions
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """logits float32[rows, vocab] and next_token int64[rows]: rows = 1, or T where the kind gives all logits."""
+
+    logits: npt.NDArray[np.float32]
+    next_token: npt.NDArray[np.int64]
+
+
+class Machine:
+    """An image in memory with its weights; steps of any timetable over that image may follow each other."""
+
+    def __init__(self, image: Image, weights: Weights, system: System) -> None:
+        self.image = image
+        self.system = system
+        self.memory: Memory = allocate(image, OpTable.of(system.chip))
+        load_weights(image, weights, self.memory)
+        self._lowered: dict[StepKind, tuple[Timetable, Lowered, npt.NDArray[np.float32]]] = {}
+
+    def step(self, timetable: Timetable, tokens: Sequence[int], pos: int) -> StepResult:
+        """Runs one step: `tokens` at positions pos, pos + 1, ... (at most T of them).
+
+        Raises:
+            InputError: T363 for tokens, count or position out of the declared range; T364 for a logit that is not finite.
+        """
+        kind, key = timetable.kind, self.image.key
+        valid = len(tokens)
+        if not 1 <= valid <= kind.tokens or not 0 <= pos <= 64 * kind.blocks - kind.tokens:
+            raise InputError(f"step {kind.label()}: expected 1..{kind.tokens} tokens at a position up to "
+                             f"{64 * kind.blocks - kind.tokens}, found {valid} at {pos}", code="T363", where="step")  # fmt: skip
+        token = np.zeros(kind.tokens, dtype=np.int64)
+        token[:valid] = tokens
+        if token.min() < 0 or token.max() >= key.vocab:
+            raise InputError(f"expected token ids below {key.vocab}, found {token.max()}", code="T363", where="token")
+        lowered, pools = self._prepare(timetable)
+        memory = self.memory
+        run(lowered.steps, lowered.address, lowered.peer, lowered.table, memory.words, memory.floats, pools, token,
+            pos, valid, key.plan.cp)  # fmt: skip
+        return self._result(timetable)
+
+    def _prepare(self, timetable: Timetable) -> tuple[Lowered, npt.NDArray[np.float32]]:
+        found = self._lowered.get(timetable.kind)
+        if found is None or found[0] is not timetable:
+            lowered = lower(self.image, timetable, self.system, self.memory)
+            pools = np.zeros((self.image.key.plan.chips, lowered.pool + 1), dtype=np.float32)
+            found = (timetable, lowered, pools)
+            self._lowered[timetable.kind] = found
+        return found[1], found[2]
+
+    def _result(self, timetable: Timetable) -> StepResult:
+        regions = class_regions(self.image, timetable)
+        outputs = {o.name: o for o in timetable.outputs}
+        out, chosen = outputs["logits"], outputs["next_token"]
+        vocab, chips = self.image.key.vocab, self.image.key.plan.chips
+        shard = -(-vocab // chips)
+        logits = np.zeros((out.rows, chips * shard), dtype=np.float32)
+        for chip in range(chips):
+            at = self.memory.vector(chip, regions[out.region]) + out.base
+            raw = self.memory.floats[at * 80 : (at + out.vectors * out.rows * 4) * 80]
+            beats = raw.reshape(out.vectors, out.rows, 320).transpose(1, 0, 2).reshape(out.rows, -1)
+            logits[:, chip * shard : (chip + 1) * shard] = beats[:, :shard]
+        at = self.memory.vector(0, regions[chosen.region]) + chosen.base
+        words = self.memory.words.view(np.int32)
+        winner = words[at * 80 : (at + chosen.rows) * 80].reshape(chosen.rows, 80)[:, 1].astype(np.int64)
+        if not np.isfinite(logits[:, :vocab]).all():
+            raise InputError("a logit is not finite", code="T364", where=self.image.key.model,
+                             hint="check the weights; the run stops here")  # fmt: skip
+        return StepResult(logits[:, :vocab].copy(), winner)

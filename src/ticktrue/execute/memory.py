@@ -1,0 +1,102 @@
+"""SRAM of all chips as one array, its used spans only, and the weights packed into it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.errors import InputError
+from ticktrue.execute.pack_kernel import pack_piece, pack_rows
+from ticktrue.isa import OpTable
+from ticktrue.kernels.tables import rope_tables
+from ticktrue.model import Weights, rope_inv_freq
+from ticktrue.program import Image, Packing, Region
+from ticktrue.program import columns as col
+
+ELEMENTS = 160  # 2-byte elements in a vector
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """`words` uint16[chips * vectors * 160], zeroed; `group_first` int64[groups]: vector where each bank group starts."""
+
+    words: npt.NDArray[np.uint16]
+    vectors: int
+    group_first: npt.NDArray[np.int64]
+
+    @property
+    def floats(self) -> npt.NDArray[np.float32]:
+        """The same bytes as float32[chips * vectors * 80]."""
+        return self.words.view(np.float32)
+
+    def vector(self, chip: int, region: Region) -> int:
+        """First vector of a region on a chip, in `words` (times 160) or `floats` (times 80)."""
+        return chip * self.vectors + int(self.group_first[region.group]) + region.base
+
+
+def allocate(image: Image, table: OpTable) -> Memory:
+    """Zeroed memory that covers every region of the image on every chip."""
+    end = np.zeros(table.mem_groups, dtype=np.int64)
+    for r in image.regions:
+        end[r.group] = max(end[r.group], r.base + r.vectors)
+    first = np.concatenate([[0], np.cumsum(end)])
+    vectors = int(first[-1])
+    words = np.zeros(image.key.plan.chips * vectors * ELEMENTS, dtype=np.uint16)
+    return Memory(words, vectors, first[:-1].astype(np.int64))
+
+
+def load_weights(image: Image, weights: Weights, memory: Memory) -> None:
+    """Packs weights, norms, embedding rows and RoPE tables of every chip.
+
+    Raises:
+        InputError: T362 if the image was made for other weights.
+    """
+    if image.key.weights and image.key.weights != weights.digest():
+        raise InputError(
+            f"the program was compiled for weights {image.key.weights[:12]}, found {weights.digest()[:12]}",
+            code="T362", where=image.key.model, hint="compile it for these weights",
+        )  # fmt: skip
+    for chip in range(image.key.plan.chips):
+        _pack_tiles(image, weights, memory, chip)
+        for region in image.regions:
+            _pack_region(image, weights, memory, (chip, region))
+
+
+def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> None:
+    for piece in image.pieces:
+        tensor = image.tensors[piece[col.P_TENSOR]]
+        region = image.regions[piece[col.P_REGION]]
+        at = (memory.vector(chip, region) + int(piece[col.P_VECTOR])) * ELEMENTS
+        first = chip * tensor.shard + int(piece[col.P_COL0])
+        cols = min(int(piece[col.P_COLS]), tensor.outputs - first)
+        if cols > 0:
+            pack_piece(memory.words, at, int(piece[col.P_ROWS]), int(piece[col.P_LANE]), cols,
+                       weights.tensor(tensor.name), first, tensor.outputs, int(piece[col.P_K0]))  # fmt: skip
+
+
+def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[int, Region]) -> None:
+    chip, region = where
+    at = memory.vector(chip, region)
+    match region.packing:
+        case Packing.ROWS:
+            t = image.tensors[region.tensor]
+            first = chip * t.shard
+            if first < t.inputs:
+                pack_rows(memory.words, at * ELEMENTS, region.stride * ELEMENTS, weights.tensor(t.name), first, t.shard)
+        case Packing.LANES:
+            values = weights.tensor(image.tensors[region.tensor].name)
+            memory.floats[at * 80 : at * 80 + len(values)] = values
+        case Packing.ROPE_A | Packing.ROPE_B:
+            tables = rope_tables(rope_inv_freq(weights.spec), image_positions(image))
+            table = tables.coarse if region.packing == Packing.ROPE_A else tables.fine
+            rows, _, half = table.shape
+            view = memory.floats[at * 80 : (at + region.vectors) * 80].reshape(region.count, region.stride * 80)
+            view[:rows, : 2 * half] = table.reshape(rows, 2 * half)
+        case _:
+            pass
+
+
+def image_positions(image: Image) -> int:
+    """Positions the image's RoPE tables must serve."""
+    rows = next(r.count for r in image.regions if r.packing == Packing.ROPE_A)
+    return rows * 512

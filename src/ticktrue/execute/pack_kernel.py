@@ -1,0 +1,24 @@
+"""Compiled loops that lay weights out in SRAM by the packing rules of docs/program.md."""
+
+import numba as nb
+
+
+@nb.njit(cache=True)
+def pack_piece(memory, at, rows, lane, cols, weight, first, outputs, k0):
+    """lane + j of row k := W[first + j][k0 + k] (bf16 bits), for outputs that exist; rows are 320 lanes apart."""
+    cols = min(cols, outputs - first)
+    for j0 in range(0, cols, 16):
+        j1 = min(cols, j0 + 16)
+        for k in range(rows):
+            to = at + k * 320 + lane
+            for j in range(j0, j1):
+                memory[to + j] = weight[first + j, k0 + k]
+
+
+@nb.njit(cache=True)
+def pack_rows(memory, at, stride, table, first, cols):
+    """Record v := columns first .. first + cols - 1 of row v (bf16 bits)."""
+    cols = min(cols, table.shape[1] - first)
+    for v in range(table.shape[0]):
+        for j in range(cols):
+            memory[at + v * stride + j] = table[v, first + j]

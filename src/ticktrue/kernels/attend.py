@@ -1,0 +1,56 @@
+"""Masks and the combine of attention partials (numerics rows 15, 18)."""
+
+import numpy as np
+from numba import njit
+
+from ticktrue.kernels.functions import exp_f32
+from ticktrue.kernels.lanes import SENTINEL
+
+_F = "float32[::1]"
+_I = ", int64"
+SIGNATURES: dict[str, tuple[str, ...]] = {
+    "mask": (f"void({_F}{_I * 12})",),
+    "combine": (f"void({_F}{_I * 8})",),
+}
+
+
+@njit(cache=True, error_model="numpy")
+def mask(pool, a, sa, o, so, n, m, lanes, tokens, first, cp, c, pos):
+    """Writes the sentinel where position 64 * ((first + j) * cp + c) + i lies past pos + (lane mod tokens)."""
+    for j in range(m):
+        block = 64 * ((first + j) * cp + c)
+        for i in range(n):
+            at = (j * n + i) * sa
+            to = (j * n + i) * so
+            beyond = block + i - pos  # row t sees it if beyond <= t
+            if beyond <= 0:
+                for lane in range(lanes):
+                    pool[o + to + lane] = pool[a + at + lane]
+            else:
+                for lane in range(lanes):
+                    v = pool[a + at + lane]
+                    pool[o + to + lane] = SENTINEL if beyond > lane % tokens else v
+
+
+@njit(cache=True, error_model="numpy")
+def combine(pool, a, sa, b, sb, o, so, events, d):
+    """Partials (o, l, m) in lanes [0, d), d, d + 1: row 18; an absent side gives the other, bit for bit."""
+    for e in range(events):
+        x = a + e * sa
+        y = b + e * sb
+        z = o + e * so
+        m1 = pool[x + d + 1]
+        m2 = pool[y + d + 1]
+        if m2 == SENTINEL:
+            for c in range(d + 2):
+                pool[z + c] = pool[x + c]
+        elif m1 == SENTINEL:
+            for c in range(d + 2):
+                pool[z + c] = pool[y + c]
+        else:
+            top = m1 if m1 > m2 else m2
+            a1 = exp_f32(m1 - top)
+            a2 = exp_f32(m2 - top)
+            for c in range(d + 1):
+                pool[z + c] = (pool[x + c] * a1) + (pool[y + c] * a2)
+            pool[z + d + 1] = top

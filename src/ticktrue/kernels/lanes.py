@@ -1,0 +1,211 @@
+"""Lane-by-lane and reducing ops on beats in a float32 pool (numerics rows 4-5, 10, 12, 14-16, 20-23).
+
+Operands and results are events of `lanes` lanes each, `stride` elements apart; offsets are in elements.
+"""
+
+import numpy as np
+from numba import njit
+
+from ticktrue.kernels.bits import f32_as_u32, round_to_bf16, u32_as_f32
+from ticktrue.kernels.functions import exp_f32, silu_gate_f32
+
+_ZERO = np.float32(0)
+_ONE = np.float32(1)
+SENTINEL = np.float32(-3.4028234663852886e38)
+_F = "float32[::1]"
+_I = ", int64"
+SIGNATURES: dict[str, tuple[str, ...]] = {
+    "convert": (f"void({_F}{_I * 6})",),
+    "add": (f"void({_F}{_I * 8})",),
+    "mul": (f"void({_F}{_I * 8})",),
+    "scale": (f"void({_F}{_I * 6}, float32)",),
+    "exp_sub": (f"void({_F}{_I * 8})",),
+    "silu_mul": (f"void({_F}{_I * 8})",),
+    "fold": (f"void({_F}{_I * 7})",),
+    "maximum": (f"void({_F}{_I * 7})",),
+    "lane_sum": (f"void({_F}{_I * 6}, {_F})",),
+    "mean_rsqrt": (f"void({_F}{_I * 5}, float32, float32)",),
+    "complex_mul": (f"void({_F}{_I * 8})",),
+    "rope": (f"void({_F}{_I * 9})",),
+    "divide": (f"void({_F}{_I * 6})",),
+    "lane_argmax": (f"void({_F}{_I * 9})",),
+    "pick": (f"void({_F}{_I * 6})",),
+}
+
+
+@njit(cache=True, error_model="numpy")
+def convert(pool, a, sa, o, so, events, lanes):
+    """Rounds to bf16."""
+    for e in range(events):
+        for c in range(lanes):
+            pool[o + e * so + c] = round_to_bf16(pool[a + e * sa + c])
+
+
+@njit(cache=True, error_model="numpy")
+def add(pool, a, sa, b, sb, o, so, events, lanes):
+    """a + b."""
+    for e in range(events):
+        for c in range(lanes):
+            pool[o + e * so + c] = pool[a + e * sa + c] + pool[b + e * sb + c]
+
+
+@njit(cache=True, error_model="numpy")
+def mul(pool, a, sa, b, sb, o, so, events, lanes):
+    """a * b."""
+    for e in range(events):
+        for c in range(lanes):
+            pool[o + e * so + c] = pool[a + e * sa + c] * pool[b + e * sb + c]
+
+
+@njit(cache=True, error_model="numpy")
+def scale(pool, a, sa, o, so, events, lanes, factor):
+    """a * factor."""
+    for e in range(events):
+        for c in range(lanes):
+            pool[o + e * so + c] = pool[a + e * sa + c] * factor
+
+
+@njit(cache=True, error_model="numpy")
+def exp_sub(pool, a, sa, b, sb, o, so, events, lanes):
+    """exp(a - b), +0 where a is the sentinel (row 16)."""
+    for e in range(events):
+        for c in range(lanes):
+            s = pool[a + e * sa + c]
+            v = exp_f32(s - pool[b + e * sb + c])
+            pool[o + e * so + c] = _ZERO if s == SENTINEL else v
+
+
+@njit(cache=True, error_model="numpy")
+def silu_mul(pool, a, sa, b, sb, o, so, events, lanes):
+    """(a * sigmoid(a)) * b (row 21)."""
+    for e in range(events):
+        for c in range(lanes):
+            pool[o + e * so + c] = silu_gate_f32(pool[a + e * sa + c], pool[b + e * sb + c])
+
+
+@njit(cache=True, error_model="numpy")
+def fold(pool, a, sa, o, so, n, m, lanes):
+    """Ordered sum over i from +0 for each j."""
+    for j in range(m):
+        for c in range(lanes):
+            pool[o + j * so + c] = _ZERO
+        for i in range(n):
+            at = a + (j * n + i) * sa
+            for c in range(lanes):
+                pool[o + j * so + c] = pool[o + j * so + c] + pool[at + c]
+
+
+@njit(cache=True, error_model="numpy")
+def maximum(pool, a, sa, o, so, n, m, lanes):
+    """Largest over i for each j, starting at the sentinel."""
+    for j in range(m):
+        for c in range(lanes):
+            pool[o + j * so + c] = SENTINEL
+        for i in range(n):
+            at = a + (j * n + i) * sa
+            for c in range(lanes):
+                v = pool[at + c]
+                w = pool[o + j * so + c]
+                pool[o + j * so + c] = v if v > w else w
+
+
+@njit(cache=True, error_model="numpy")
+def lane_sum(pool, a, sa, o, so, n, m, s):
+    """lane_sum (G5) of n beats for each j, into lane 0; `s` is scratch of 512 lanes."""
+    for j in range(m):
+        for c in range(512):
+            s[c] = _ZERO
+        for i in range(n):
+            for c in range(320):
+                s[c] = s[c] + pool[a + (j * n + i) * sa + c]
+        h = 256
+        while h >= 1:
+            for c in range(min(h, 320 - h)):
+                s[c] = s[c] + s[c + h]
+            h //= 2
+        pool[o + j * so] = s[0]
+
+
+@njit(cache=True, error_model="numpy")
+def mean_rsqrt(pool, a, sa, o, so, events, size, eps):
+    """1 / sqrt(a / size + eps) of lane 0 (row 5)."""
+    for e in range(events):
+        v = pool[a + e * sa] / size
+        pool[o + e * so] = _ONE / np.sqrt(v + eps)
+
+
+@njit(cache=True, error_model="numpy")
+def complex_mul(pool, a, sa, b, sb, o, so, events, d):
+    """(cos, sin) of the sum of two angles (row 12): halves of d lanes."""
+    half = d // 2
+    for e in range(events):
+        for i in range(half):
+            ca = pool[a + e * sa + i]
+            va = pool[a + e * sa + half + i]
+            cb = pool[b + e * sb + i]
+            vb = pool[b + e * sb + half + i]
+            pool[o + e * so + i] = (ca * cb) - (va * vb)
+            pool[o + e * so + half + i] = (va * cb) + (ca * vb)
+
+
+@njit(cache=True, error_model="numpy")
+def rope(pool, a, sa, b, sb, o, so, events, d, heads):
+    """Rotates pairs (i, i + d/2) of each head by (cos, sin) of b (row 12)."""
+    half = d // 2
+    for e in range(events):
+        for h in range(heads):
+            at = a + e * sa + h * d
+            to = o + e * so + h * d
+            for i in range(half):
+                c = pool[b + e * sb + i]
+                s = pool[b + e * sb + half + i]
+                x1 = pool[at + i]
+                x2 = pool[at + half + i]
+                pool[to + i] = (x1 * c) - (x2 * s)
+                pool[to + half + i] = (x2 * c) + (x1 * s)
+
+
+@njit(cache=True, error_model="numpy")
+def divide(pool, a, sa, o, so, events, d):
+    """o / l: lanes below d by lane d (row 20)."""
+    for e in range(events):
+        total = pool[a + e * sa + d]
+        for c in range(d):
+            pool[o + e * so + c] = pool[a + e * sa + c] / total
+
+
+@njit(cache=True, error_model="numpy")
+def lane_argmax(pool, a, sa, o, so, n, m, first, valid, base):
+    """Largest of the valid local columns first + 320 i + lane < valid, and base + column, for each j (row 23)."""
+    for j in range(m):
+        best = SENTINEL
+        index = -1
+        for i in range(n):
+            for lane in range(320):
+                column = first + 320 * i + lane
+                if column < valid:
+                    v = pool[a + (j * n + i) * sa + lane]
+                    if index < 0 or v > best:
+                        best = v
+                        index = base + column
+        if index < 0:
+            index = 0x7FFFFFFF
+        pool[o + j * so] = best
+        pool[o + j * so + 1] = u32_as_f32(np.uint32(index))
+
+
+@njit(cache=True, error_model="numpy")
+def pick(pool, a, sa, o, so, n, m):
+    """Best of n (value, column) pairs for each j: larger value, then lower column."""
+    for j in range(m):
+        best = pool[a + j * n * sa]
+        index = f32_as_u32(pool[a + j * n * sa + 1])
+        for i in range(1, n):
+            at = a + (j * n + i) * sa
+            v = pool[at]
+            u = f32_as_u32(pool[at + 1])
+            if v > best or (v == best and u < index):
+                best = v
+                index = u
+        pool[o + j * so] = best
+        pool[o + j * so + 1] = u32_as_f32(index)

@@ -1,0 +1,70 @@
+"""What the replay needs of a machine beside its op table: how long a result is under way, and what fills the way."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.hw import System
+from ticktrue.isa import OPS, Kind, Op, OpTable
+from ticktrue.program import Flat, Plan
+from ticktrue.program import columns as col
+from ticktrue.program.types import Int64
+from ticktrue.sim.path_kernel import MAP, REDUCE, RESHAPE
+
+PATTERNS = 3
+_KIND = np.array([int(i.kind) for i in OPS], dtype=np.int64)
+_SHAPE = np.where(_KIND == Kind.REDUCE, REDUCE, np.where(_KIND == Kind.RESHAPE, RESHAPE, MAP)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Op table and links as the rows of one plan see them.
+
+    `latency` and `slot` are int64[patterns]: of the slowest link of each pattern, whose copies share one offset.
+    """
+
+    table: OpTable
+    latency: npt.NDArray[np.int64]
+    slot: npt.NDArray[np.int64]
+
+    @staticmethod
+    def of(system: System, plan: Plan) -> "Machine":
+        """The machine that `system` is to the chips of `plan`."""
+        latency, slot = np.zeros(PATTERNS, dtype=np.int64), np.zeros(PATTERNS, dtype=np.int64)
+        chips = range(plan.chips)
+        for out, matrix in ((latency, system.latency_matrix()), (slot, system.slot_matrix())):
+            for pattern in range(PATTERNS):
+                members = range(plan.size(pattern))
+                pairs = [(c, plan.member(pattern, c, i)) for c in chips for i in members]
+                out[pattern] = max((int(matrix[a, b]) for a, b in pairs if a != b), default=0)
+        return Machine(OpTable.of(system.chip), latency, slot)
+
+    def arrival(self, rows: Int64) -> Int64:
+        """Cycles from a row's event (a fold's last event) to its result at whoever hears it: int64[R].
+
+        A SEND's result is what the RECEIVE hears: link latency, one slot included, and guard.
+        """
+        op = rows[:, col.C_OP]
+        link = self.latency[rows[:, col.C_PATTERN]] + self.table.guard
+        return self.table.latency[op] + np.where(op == Op.SEND, link, 0)
+
+    def write_end(self, rows: Int64) -> Int64:
+        """Cycles from the end of a row's last event until what it wrote can be read; 0 where it writes nothing."""
+        op = rows[:, col.C_OP]
+        return np.where((op == Op.STORE) | (op == Op.SCATTER), self.table.latency[op], 0)
+
+
+def shape_of(rows: Int64) -> Int64:
+    """MAP, REDUCE or RESHAPE of each row: int64[R]."""
+    return _SHAPE[rows[:, col.C_OP]]
+
+
+def stagger_of(flat: Flat) -> Int64:
+    """Cycles by which each peer copy is later than its row's stated offset: int64[R]."""
+    k = flat.rows[:, col.C_K]
+    ports = max(int(flat.table.ports[_UNIT_WRITE]), 1)
+    return np.where(k > 0, (k - 1) // ports, 0)
+
+
+_UNIT_WRITE = int(OPS[Op.STORE].units[0])

@@ -1,0 +1,179 @@
+"""The order that a timetable states: which row follows which on a port, plane, link or vector. Costs are added elsewhere."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.isa import Op, RegFn, Unit
+from ticktrue.program import Flat, RegionClass
+from ticktrue.program import columns as col
+from ticktrue.program.types import Int64
+from ticktrue.sim.order_kernel import INTERLEAVE, memory_pairs, sweep
+
+Int8 = npt.NDArray[np.int8]
+_UNITS = len(Unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Row `then` follows row `first`: int64[E], int64[E], and the reason (order_kernel), int8[E]."""
+
+    first: Int64
+    then: Int64
+    kind: Int8
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> "Pairs":
+        """The pairs that `mask` keeps."""
+        return Pairs(self.first[mask], self.then[mask], self.kind[mask])
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """All pairs of a timetable: `between` chains (rigid boxes), `inside` one chain, and `interleaved` on one port.
+
+    `begin`, `end` are int64[R]: the stated cycles during which a row holds its port.
+    """
+
+    between: Pairs
+    inside: Pairs
+    interleaved: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """Holds of resources: sorted columns (resource, row, begin, end, whether it is a plane)."""
+
+    resource: Int64
+    row: Int64
+    begin: Int64
+    end: Int64
+    plane: npt.NDArray[np.bool_]
+
+
+def plane_end(flat: Flat) -> Int64:
+    """Cycle at which the last PASS of each INSTALL ends; the INSTALL's own end where none follows, 0 for other rows."""
+    rows = flat.rows
+    ends = rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
+    out = np.where(rows[:, col.C_OP] == Op.INSTALL, ends, 0)
+    passes = np.flatnonzero((rows[:, col.C_OP] == Op.PASS) & (rows[:, col.C_S1] >= 0))
+    np.maximum.at(out, rows[passes, col.C_S1], ends[passes])
+    return out
+
+
+def _port_uses(flat: Flat) -> list[tuple[Int64, Int64, bool]]:
+    """(resource, row, plane) of everything but links: VXM, SXM, memory ports, the weight-load port, byte planes."""
+    rows = flat.rows
+    unit, port, op = rows[:, col.C_UNIT], rows[:, col.C_PORT], rows[:, col.C_OP]
+    link = (unit == Unit.C2C_SEND) | (unit == Unit.C2C_RECV)
+    install = np.flatnonzero(op == Op.INSTALL)
+    plain = np.flatnonzero(~link & (unit != Unit.MXM_LOAD) & (unit != Unit.MXM_PLANE))
+    loads = np.full(len(install), int(Unit.MXM_LOAD), dtype=np.int64)
+    out = [(unit[plain] + _UNITS * (port[plain] + 1), plain, False), (loads, install, False)]
+    bytes_each = np.array([2, 4, 1, 1], dtype=np.int64)[rows[install, col.C_DTYPE]]
+    for k in range(4):
+        used = bytes_each > k
+        plane = port[install[used]] * bytes_each[used] + k
+        out.append((int(Unit.MXM_PLANE) + _UNITS * (plane + 1), install[used], True))
+    return out
+
+
+def _link_uses(flat: Flat) -> list[tuple[Int64, Int64]]:
+    """(resource, row) of link rows, once for every way in which the names of links coincide on some chip.
+
+    A link is known to a row as the k-th peer of a pattern; two names may mean one link on some chips and not on others.
+    """
+    rows = flat.rows
+    unit = rows[:, col.C_UNIT]
+    link = np.flatnonzero((unit == Unit.C2C_SEND) | (unit == Unit.C2C_RECV))
+    if not len(link):
+        return []
+    names = (unit[link] * 4 + rows[link, col.C_PATTERN]) * (flat.plan.chips + 1) + rows[link, col.C_K]
+    _, example, family = np.unique(names, return_index=True, return_inverse=True)
+    peer = np.stack([flat.peer(c)[link[example]] for c in range(flat.plan.chips)])
+    target = peer * _UNITS + unit[link[example]]
+    partitions = np.unique(np.stack([_first_like(names) for names in target]), axis=0)
+    base = int(rows[:, col.C_PORT].max(initial=0)) + 16
+    return [(_UNITS * (base + p[family.ravel()]) + unit[link], link) for p in partitions]
+
+
+def _first_like(values: Int64) -> Int64:
+    """For each value the place of the first equal one."""
+    _, first, group = np.unique(values, return_index=True, return_inverse=True)
+    return first[group].astype(np.int64)
+
+
+def _sorted_uses(flat: Flat, parts: list[tuple[Int64, Int64, bool]]) -> _Uses:
+    rows = flat.rows
+    resource = np.concatenate([p[0] for p in parts])
+    row = np.concatenate([p[1] for p in parts])
+    plane = np.concatenate([np.full(len(p[1]), p[2]) for p in parts])
+    begin = rows[row, col.C_ISSUE]
+    by = np.lexsort((row, begin, resource))
+    row, plane = row[by], plane[by]
+    end = np.where(plane, plane_end(flat)[row], rows[row, col.C_ISSUE] + rows[row, col.C_SPAN])
+    return _Uses(resource[by], row, begin[by], end, plane)
+
+
+def progression(rows: Int64) -> tuple[Int64, Int64, Int64, Int64, Int64]:
+    """Contiguous columns n, p, m, q, w."""
+    n, p, m, q, w = (np.ascontiguousarray(rows[:, c]) for c in (col.C_N, col.C_P, col.C_M, col.C_Q, col.C_W))
+    return n, p, m, q, w
+
+
+def _port_pairs(flat: Flat) -> list[Pairs]:
+    out = []
+    n, p, m, q, w = progression(flat.rows)
+    links = _link_uses(flat)
+    first: list[tuple[Int64, Int64, bool]] = _port_uses(flat) + [(a, b, False) for a, b in links[:1]]
+    for parts in [first, *([(a, b, False)] for a, b in links[1:])]:
+        u = _sorted_uses(flat, parts)
+        out.append(Pairs(*sweep(u.resource, u.row, u.begin, u.end, u.plane, n, p, m, q, w)))
+    return out
+
+
+def _memory_pairs(flat: Flat) -> Pairs:
+    """Pairs by vector, exact on every chip.
+
+    GATHER and SCATTER touch their whole region (31 section 4). A state region that only SCATTERs write is then one thing: every
+    access of it meets every write of it, so one vector stands for all.
+    """
+    rows, table = flat.rows, flat.table
+    unit, op = rows[:, col.C_UNIT], rows[:, col.C_OP]
+    mem = np.flatnonzero((unit == Unit.MEM_WIDE) | (unit == Unit.MEM_READ) | (unit == Unit.MEM_WRITE))
+    mem = mem[np.argsort(rows[mem, col.C_ISSUE], kind="stable")]
+    if not len(mem):
+        return Pairs(mem, mem, mem.astype(np.int8))
+    of = rows[mem, col.C_REGION]
+    bases = np.array([r.group * table.group_vectors + r.base for r in flat.regions] + [0], dtype=np.int64)
+    sizes = np.array([r.vectors for r in flat.regions] + [0], dtype=np.int64)
+    state = np.array([r.cls == RegionClass.STATE for r in flat.regions] + [False])
+    whole = rows[mem, col.C_REGFN] != RegFn.NONE
+    write = unit[mem] == Unit.MEM_WRITE
+    state[of[write & ~whole]] = False
+    token = state[of]
+    n, m = rows[mem, col.C_N], rows[mem, col.C_M]
+    step, step2, width = rows[mem, col.C_STEP], rows[mem, col.C_STEP2], rows[mem, col.C_WIDTH]
+    space = table.mem_groups * table.group_vectors
+    whole |= token | (n.astype(float) * m * width > space)
+    n, m = np.where(whole | (step == 0), 1, n), np.where(whole | (step2 == 0), 1, m)
+    width = np.where(token, 1, np.where(whole, sizes[of], width))
+    address = np.stack([np.where(whole, bases[of], flat.address(c)[mem]) for c in range(flat.plan.chips)])
+    fixed = np.array([r.cls in _FIXED for r in flat.regions] + [False])
+    keep = ~fixed[of] | np.isin(of, of[write])
+    parts = (mem, write, n, step, m, step2, width)
+    columns = [np.ascontiguousarray(a[keep]) for a in parts]
+    return Pairs(*memory_pairs(np.ascontiguousarray(address[:, keep]), *columns, space, len(rows)))
+
+
+_FIXED = (RegionClass.WEIGHT, RegionClass.CONST)
+
+
+def order_of(flat: Flat) -> Order:
+    """Every pair of rows that the stated order of a timetable ties, on any chip."""
+    parts = [_memory_pairs(flat), *_port_pairs(flat)]
+    pairs = Pairs(*(np.concatenate(c) for c in zip(*((p.first, p.then, p.kind) for p in parts), strict=True)))
+    chain = flat.rows[:, col.C_CHAIN]
+    inside = chain[pairs.first] == chain[pairs.then]
+    woven = pairs.kind == INTERLEAVE
+    return Order(pairs.where(~inside & ~woven), pairs.where(inside & ~woven), pairs.where(~inside & woven))
