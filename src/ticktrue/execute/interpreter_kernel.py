@@ -46,23 +46,25 @@ def _register(fn, t, token, pos, valid, cp):
 @nb.njit(cache=True, error_model="numpy")
 def _read(words, floats, f32, at, pool, o, count):
     """`count` lanes at vector `at` into the pool."""
+    to = pool[o : o + count]
     if f32:
-        for c in range(count):
-            pool[o + c] = floats[at * 80 + c]
+        to[:] = floats[at * 80 : at * 80 + count]
     else:
+        half = words[at * 160 : at * 160 + count]
         for c in range(count):
-            pool[o + c] = bf16_to_f32(words[at * 160 + c])
+            to[c] = bf16_to_f32(half[c])
 
 
 @nb.njit(cache=True, error_model="numpy")
 def _write(words, floats, f32, at, pool, a, count):
     """`count` lanes of the pool to vector `at`."""
+    x = pool[a : a + count]
     if f32:
-        for c in range(count):
-            floats[at * 80 + c] = pool[a + c]
+        floats[at * 80 : at * 80 + count] = x
     else:
+        half = words[at * 160 : at * 160 + count]
         for c in range(count):
-            words[at * 160 + c] = f32_to_bf16_bits(pool[a + c])
+            half[c] = f32_to_bf16_bits(x[c])
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -76,8 +78,7 @@ def _load(s, at, words, floats, pool, token, pos, valid, cp):
                 v += _register(s[L_REGFN], i, token, pos, valid, cp) * s[L_REGSTRIDE]
             o = s[L_O] + (j * s[L_N] + i) * s[L_SO]
             _read(words, floats, f32, v, pool, o, lanes_)
-            for c in range(lanes_, s[L_FILL]):
-                pool[o + c] = ZERO
+            pool[o + lanes_ : o + s[L_FILL]] = ZERO
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -102,8 +103,9 @@ def _pass(s, at, words, floats, pool, a0, a1, a2, a3):
         x = s[L_A] + j * s[L_N] * s[L_SA] + s[L_ROW0]
         o = s[L_O] + j * s[L_N] * s[L_SO]
         for e in range(s[L_N]):
-            for c in range(s[L_FILL]):
-                pool[o + e * s[L_SO] + c] = ZERO
+            to = o + e * s[L_SO]
+            pool[to : to + s[L_C0]] = ZERO
+            pool[to + s[L_C1] : to + s[L_FILL]] = ZERO
         if s[L_MODE] == 0:
             matmul.pass_bf16(words, (at + tile * s[L_X0]) * 160, s[L_STRIDE], s[L_ROWS], s[L_C0], s[L_C1], pool, x,
                              s[L_SA], o, s[L_SO], s[L_N], a0, a1, a2, a3)
@@ -122,26 +124,25 @@ def _merge(s, pool):
     cols, beats, first, col0, count = s[L_A0], s[L_X0], s[L_A1], s[L_A2], s[L_A3]
     for j in range(s[L_M]):
         o = s[L_O] + j * s[L_SO]
-        for c in range(s[L_FILL]):
-            pool[o + c] = ZERO
+        pool[o : o + s[L_FILL]] = ZERO
         for i in range(s[L_N]):
             r, v = (first + i) // beats, (first + i) % beats
             start = r * cols + v * 320
             end = min(start + 320, (r + 1) * cols)
             a = s[L_A] + (j * s[L_N] + i) * s[L_SA]
-            for c in range(max(start, col0), min(end, col0 + count)):
-                if c - col0 < s[L_FILL]:
-                    pool[o + c - col0] = pool[a + c - start]
+            lo_, hi = max(start, col0), min(end, col0 + min(count, s[L_FILL]))
+            if lo_ < hi:
+                pool[o + lo_ - col0 : o + hi - col0] = pool[a + lo_ - start : a + hi - start]
 
 
 @nb.njit(cache=True, error_model="numpy")
 def _move(s, pool):
     for e in range(s[L_N] * s[L_M]):
         o, a = s[L_O] + e * s[L_SO], s[L_A] + e * s[L_SA]
-        for c in range(s[L_FILL]):
-            pool[o + c] = ZERO
-        for c in range(min(s[L_A1], s[L_FILL] - s[L_A2])):
-            pool[o + s[L_A2] + c] = pool[a + s[L_A0] + c]
+        n = max(0, min(s[L_A1], s[L_FILL] - s[L_A2]))
+        pool[o : o + min(s[L_A2], s[L_FILL])] = ZERO
+        pool[o + s[L_A2] : o + s[L_A2] + n] = pool[a + s[L_A0] : a + s[L_A0] + n]
+        pool[o + s[L_A2] + n : o + s[L_FILL]] = ZERO
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -159,19 +160,16 @@ def _reshape(s, pool):
         for j in range(m):
             for k in range(x0):
                 o = s[L_O] + (j * x0 + k) * s[L_SO]
-                v = pool[s[L_A] + j * s[L_SA] + k]
-                for c in range(s[L_FILL]):
-                    pool[o + c] = v
+                pool[o : o + s[L_FILL]] = pool[s[L_A] + j * s[L_SA] + k]
     elif s[L_OP] == BROADCAST:
         for e in range(n * m):
-            v = pool[s[L_A] + e * s[L_SA]]
-            for c in range(s[L_FILL]):
-                pool[s[L_O] + e * s[L_SO] + c] = v
+            o = s[L_O] + e * s[L_SO]
+            pool[o : o + s[L_FILL]] = pool[s[L_A] + e * s[L_SA]]
     else:
         for e in range(n * m):
             o = s[L_O] + e * s[L_SO]
-            for c in range(s[L_FILL]):
-                pool[o + c] = pool[s[L_A] + e * s[L_SA] + c]
+            a = s[L_A] + e * s[L_SA]
+            pool[o : o + s[L_FILL]] = pool[a : a + s[L_FILL]]
             if x0 < s[L_FILL]:
                 pool[o + x0] = pool[s[L_B] + e * s[L_SB] + x0]
 
@@ -179,8 +177,8 @@ def _reshape(s, pool):
 @nb.njit(cache=True, error_model="numpy")
 def _zero_rest(s, pool, events, used):
     for e in range(events):
-        for c in range(used, s[L_FILL]):
-            pool[s[L_O] + e * s[L_SO] + c] = ZERO
+        o = s[L_O] + e * s[L_SO]
+        pool[o + used : o + s[L_FILL]] = ZERO
 
 
 @nb.njit(cache=True, error_model="numpy")

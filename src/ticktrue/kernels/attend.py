@@ -51,6 +51,9 @@ def combine(pool, a, sa, b, sb, o, so, events, d):
             top = m1 if m1 > m2 else m2
             a1 = exp_f32(m1 - top)
             a2 = exp_f32(m2 - top)
+            u = pool[x : x + d + 1]
+            v = pool[y : y + d + 1]
+            w = pool[z : z + d + 1]
             for c in range(d + 1):
-                pool[z + c] = (pool[x + c] * a1) + (pool[y + c] * a2)
+                w[c] = (u[c] * a1) + (v[c] * a2)
             pool[z + d + 1] = top

@@ -37,76 +37,93 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
 def convert(pool, a, sa, o, so, events, lanes):
     """Rounds to bf16."""
     for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
         for c in range(lanes):
-            pool[o + e * so + c] = round_to_bf16(pool[a + e * sa + c])
+            z[c] = round_to_bf16(x[c])
 
 
 @njit(cache=True, error_model="numpy")
 def add(pool, a, sa, b, sb, o, so, events, lanes):
     """a + b."""
     for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        y = pool[b + e * sb : b + e * sb + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
         for c in range(lanes):
-            pool[o + e * so + c] = pool[a + e * sa + c] + pool[b + e * sb + c]
+            z[c] = x[c] + y[c]
 
 
 @njit(cache=True, error_model="numpy")
 def mul(pool, a, sa, b, sb, o, so, events, lanes):
     """a * b."""
     for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        y = pool[b + e * sb : b + e * sb + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
         for c in range(lanes):
-            pool[o + e * so + c] = pool[a + e * sa + c] * pool[b + e * sb + c]
+            z[c] = x[c] * y[c]
 
 
 @njit(cache=True, error_model="numpy")
 def scale(pool, a, sa, o, so, events, lanes, factor):
     """a * factor."""
     for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
         for c in range(lanes):
-            pool[o + e * so + c] = pool[a + e * sa + c] * factor
+            z[c] = x[c] * factor
 
 
 @njit(cache=True, error_model="numpy")
 def exp_sub(pool, a, sa, b, sb, o, so, events, lanes):
     """exp(a - b), +0 where a is the sentinel (row 16)."""
     for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        y = pool[b + e * sb : b + e * sb + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
         for c in range(lanes):
-            s = pool[a + e * sa + c]
-            v = exp_f32(s - pool[b + e * sb + c])
-            pool[o + e * so + c] = _ZERO if s == SENTINEL else v
+            v = exp_f32(x[c] - y[c])
+            z[c] = _ZERO if x[c] == SENTINEL else v
 
 
 @njit(cache=True, error_model="numpy")
 def silu_mul(pool, a, sa, b, sb, o, so, events, lanes):
     """(a * sigmoid(a)) * b (row 21)."""
     for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        y = pool[b + e * sb : b + e * sb + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
         for c in range(lanes):
-            pool[o + e * so + c] = silu_gate_f32(pool[a + e * sa + c], pool[b + e * sb + c])
+            z[c] = silu_gate_f32(x[c], y[c])
 
 
 @njit(cache=True, error_model="numpy")
 def fold(pool, a, sa, o, so, n, m, lanes):
     """Ordered sum over i from +0 for each j."""
     for j in range(m):
+        z = pool[o + j * so : o + j * so + lanes]
         for c in range(lanes):
-            pool[o + j * so + c] = _ZERO
+            z[c] = _ZERO
         for i in range(n):
             at = a + (j * n + i) * sa
+            x = pool[at : at + lanes]
             for c in range(lanes):
-                pool[o + j * so + c] = pool[o + j * so + c] + pool[at + c]
+                z[c] = z[c] + x[c]
 
 
 @njit(cache=True, error_model="numpy")
 def maximum(pool, a, sa, o, so, n, m, lanes):
     """Largest over i for each j, starting at the sentinel."""
     for j in range(m):
+        z = pool[o + j * so : o + j * so + lanes]
         for c in range(lanes):
-            pool[o + j * so + c] = SENTINEL
+            z[c] = SENTINEL
         for i in range(n):
             at = a + (j * n + i) * sa
+            x = pool[at : at + lanes]
             for c in range(lanes):
-                v = pool[at + c]
-                w = pool[o + j * so + c]
-                pool[o + j * so + c] = v if v > w else w
+                z[c] = x[c] if x[c] > z[c] else z[c]
 
 
 @njit(cache=True, error_model="numpy")
@@ -116,12 +133,15 @@ def lane_sum(pool, a, sa, o, so, n, m, s):
         for c in range(512):
             s[c] = _ZERO
         for i in range(n):
+            at = a + (j * n + i) * sa
+            x = pool[at : at + 320]
             for c in range(320):
-                s[c] = s[c] + pool[a + (j * n + i) * sa + c]
+                s[c] = s[c] + x[c]
         h = 256
         while h >= 1:
+            upper = s[h : 2 * h]
             for c in range(min(h, 320 - h)):
-                s[c] = s[c] + s[c + h]
+                s[c] = s[c] + upper[c]
             h //= 2
         pool[o + j * so] = s[0]
 
@@ -153,16 +173,18 @@ def rope(pool, a, sa, b, sb, o, so, events, d, heads):
     """Rotates pairs (i, i + d/2) of each head by (cos, sin) of b (row 12)."""
     half = d // 2
     for e in range(events):
+        cs = pool[b + e * sb : b + e * sb + half]
+        sn = pool[b + e * sb + half : b + e * sb + d]
         for h in range(heads):
             at = a + e * sa + h * d
             to = o + e * so + h * d
+            x1 = pool[at : at + half]
+            x2 = pool[at + half : at + d]
+            y1 = pool[to : to + half]
+            y2 = pool[to + half : to + d]
             for i in range(half):
-                c = pool[b + e * sb + i]
-                s = pool[b + e * sb + half + i]
-                x1 = pool[at + i]
-                x2 = pool[at + half + i]
-                pool[to + i] = (x1 * c) - (x2 * s)
-                pool[to + half + i] = (x2 * c) + (x1 * s)
+                y1[i] = (x1[i] * cs[i]) - (x2[i] * sn[i])
+                y2[i] = (x2[i] * cs[i]) + (x1[i] * sn[i])
 
 
 @njit(cache=True, error_model="numpy")
@@ -170,8 +192,10 @@ def divide(pool, a, sa, o, so, events, d):
     """o / l: lanes below d by lane d (row 20)."""
     for e in range(events):
         total = pool[a + e * sa + d]
+        x = pool[a + e * sa : a + e * sa + d]
+        z = pool[o + e * so : o + e * so + d]
         for c in range(d):
-            pool[o + e * so + c] = pool[a + e * sa + c] / total
+            z[c] = x[c] / total
 
 
 @njit(cache=True, error_model="numpy")

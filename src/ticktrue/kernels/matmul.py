@@ -1,7 +1,8 @@
 """Ordered products of the matrix unit (numerics rows 7, 14, 17): one K tile, k ascending from +0, never fused.
 
 SIMD lanes are outputs, so every output's own sum keeps its order. `x` rows and results lie in one float32 pool; a tile lies
-in memory (bf16 or float32) or in the pool. Offsets are in elements.
+in memory (bf16 or float32) or in the pool. Offsets are in elements. Loops run over slices from 0: an index that might be
+negative keeps LLVM from vectorising (measured: 3.5 against 38 GFLOP/s).
 """
 
 import numpy as np
@@ -14,10 +15,82 @@ _ZERO = np.float32(0)
 _F = "float32[::1]"
 _I = ", int64"
 SIGNATURES: dict[str, tuple[str, ...]] = {
+    "_four_bf16": (f"void(uint16[::1]{_I * 4}, {_F}{_I * 2}, {_F}, {_F}, {_F}, {_F})",),
+    "_one_bf16": (f"void(uint16[::1]{_I * 4}, {_F}{_I}, {_F})",),
     "pass_bf16": (f"void(uint16[::1]{_I * 5}, {_F}{_I * 5}, {_F}, {_F}, {_F}, {_F})",),
     "pass_f32": (f"void({_F}{_I * 5}, {_F}{_I * 5}, {_F})",),
     "pass_ones": (f"void({_F}{_I * 6})",),
 }
+
+
+@njit(cache=True, error_model="numpy")
+def _four_bf16(tile, at, stride, rows, n, pool, x, sx, b0, b1, b2, b3):
+    """Four events through n columns of a tile; two k at once, each sum still in ascending k."""
+    for c in range(n):
+        b0[c] = _ZERO
+        b1[c] = _ZERO
+        b2[c] = _ZERO
+        b3[c] = _ZERO
+    k = 0
+    while k + 2 <= rows:
+        i0 = x + k
+        i1 = i0 + sx
+        i2 = i1 + sx
+        i3 = i2 + sx
+        x00, x01 = pool[i0], pool[i0 + 1]
+        x10, x11 = pool[i1], pool[i1 + 1]
+        x20, x21 = pool[i2], pool[i2 + 1]
+        x30, x31 = pool[i3], pool[i3 + 1]
+        s = at + k * stride
+        r0 = tile[s : s + n]
+        r1 = tile[s + stride : s + stride + n]
+        for c in range(n):
+            w0 = bf16_to_f32(r0[c])
+            w1 = bf16_to_f32(r1[c])
+            b0[c] = (b0[c] + (x00 * w0)) + (x01 * w1)
+            b1[c] = (b1[c] + (x10 * w0)) + (x11 * w1)
+            b2[c] = (b2[c] + (x20 * w0)) + (x21 * w1)
+            b3[c] = (b3[c] + (x30 * w0)) + (x31 * w1)
+        k += 2
+    if k < rows:
+        i0 = x + k
+        x00, x10, x20, x30 = pool[i0], pool[i0 + sx], pool[i0 + 2 * sx], pool[i0 + 3 * sx]
+        s = at + k * stride
+        r0 = tile[s : s + n]
+        for c in range(n):
+            w0 = bf16_to_f32(r0[c])
+            b0[c] = b0[c] + (x00 * w0)
+            b1[c] = b1[c] + (x10 * w0)
+            b2[c] = b2[c] + (x20 * w0)
+            b3[c] = b3[c] + (x30 * w0)
+
+
+@njit(cache=True, error_model="numpy")
+def _one_bf16(tile, at, stride, rows, n, pool, x, b0):
+    """One event through n columns of a tile; four k at once, each sum still in ascending k."""
+    for c in range(n):
+        b0[c] = _ZERO
+    k = 0
+    while k + 4 <= rows:
+        x0, x1, x2, x3 = pool[x + k], pool[x + k + 1], pool[x + k + 2], pool[x + k + 3]
+        s = at + k * stride
+        r0 = tile[s : s + n]
+        r1 = tile[s + stride : s + stride + n]
+        r2 = tile[s + 2 * stride : s + 2 * stride + n]
+        r3 = tile[s + 3 * stride : s + 3 * stride + n]
+        for c in range(n):
+            t = b0[c] + (x0 * bf16_to_f32(r0[c]))
+            t = t + (x1 * bf16_to_f32(r1[c]))
+            t = t + (x2 * bf16_to_f32(r2[c]))
+            b0[c] = t + (x3 * bf16_to_f32(r3[c]))
+        k += 4
+    while k < rows:
+        x0 = pool[x + k]
+        s = at + k * stride
+        r0 = tile[s : s + n]
+        for c in range(n):
+            b0[c] = b0[c] + (x0 * bf16_to_f32(r0[c]))
+        k += 1
 
 
 @njit(cache=True, error_model="numpy")
@@ -26,57 +99,60 @@ def pass_bf16(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, a0, a1
 
     a0..a3 are float32 scratch of 320 lanes: four events share one pass over the tile.
     """
+    n = c1 - c0
+    if n <= 0:
+        return
+    b0, b1, b2, b3 = a0[:n], a1[:n], a2[:n], a3[:n]
     e = 0
     while e + 4 <= events:
-        for c in range(c0, c1):
-            a0[c] = _ZERO
-            a1[c] = _ZERO
-            a2[c] = _ZERO
-            a3[c] = _ZERO
-        for k in range(rows):
-            x0 = pool[x + e * sx + k]
-            x1 = pool[x + (e + 1) * sx + k]
-            x2 = pool[x + (e + 2) * sx + k]
-            x3 = pool[x + (e + 3) * sx + k]
-            row = tile[at + k * stride : at + k * stride + c1]
-            for c in range(c0, c1):
-                w = bf16_to_f32(row[c])
-                a0[c] += x0 * w
-                a1[c] += x1 * w
-                a2[c] += x2 * w
-                a3[c] += x3 * w
-        for c in range(c0, c1):
-            pool[o + e * so + c] = a0[c]
-            pool[o + (e + 1) * so + c] = a1[c]
-            pool[o + (e + 2) * so + c] = a2[c]
-            pool[o + (e + 3) * so + c] = a3[c]
+        _four_bf16(tile, at + c0, stride, rows, n, pool, x + e * sx, sx, b0, b1, b2, b3)
+        to = o + e * so + c0
+        pool[to : to + n] = b0
+        pool[to + so : to + so + n] = b1
+        pool[to + 2 * so : to + 2 * so + n] = b2
+        pool[to + 3 * so : to + 3 * so + n] = b3
         e += 4
     while e < events:
-        for c in range(c0, c1):
-            a0[c] = _ZERO
-        for k in range(rows):
-            x0 = pool[x + e * sx + k]
-            row = tile[at + k * stride : at + k * stride + c1]
-            for c in range(c0, c1):
-                a0[c] += x0 * bf16_to_f32(row[c])
-        for c in range(c0, c1):
-            pool[o + e * so + c] = a0[c]
+        _one_bf16(tile, at + c0, stride, rows, n, pool, x + e * sx, b0)
+        to = o + e * so + c0
+        pool[to : to + n] = b0
         e += 1
 
 
 @njit(cache=True, error_model="numpy")
 def pass_f32(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, a0):
     """As `pass_bf16` for a float32 tile (in memory or in the pool)."""
+    n = c1 - c0
+    if n <= 0:
+        return
+    b0 = a0[:n]
     for e in range(events):
-        for c in range(c0, c1):
-            a0[c] = _ZERO
-        for k in range(rows):
-            x0 = pool[x + e * sx + k]
-            row = tile[at + k * stride : at + k * stride + c1]
-            for c in range(c0, c1):
-                a0[c] += x0 * row[c]
-        for c in range(c0, c1):
-            pool[o + e * so + c] = a0[c]
+        for c in range(n):
+            b0[c] = _ZERO
+        k = 0
+        xe = x + e * sx
+        while k + 4 <= rows:
+            x0, x1, x2, x3 = pool[xe + k], pool[xe + k + 1], pool[xe + k + 2], pool[xe + k + 3]
+            s = at + c0 + k * stride
+            r0 = tile[s : s + n]
+            r1 = tile[s + stride : s + stride + n]
+            r2 = tile[s + 2 * stride : s + 2 * stride + n]
+            r3 = tile[s + 3 * stride : s + 3 * stride + n]
+            for c in range(n):
+                t = b0[c] + (x0 * r0[c])
+                t = t + (x1 * r1[c])
+                t = t + (x2 * r2[c])
+                b0[c] = t + (x3 * r3[c])
+            k += 4
+        while k < rows:
+            x0 = pool[xe + k]
+            s = at + c0 + k * stride
+            r0 = tile[s : s + n]
+            for c in range(n):
+                b0[c] = b0[c] + (x0 * r0[c])
+            k += 1
+        to = o + e * so + c0
+        pool[to : to + n] = b0
 
 
 @njit(cache=True, error_model="numpy")

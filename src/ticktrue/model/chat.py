@@ -78,18 +78,18 @@ def read_template(directory: Path) -> str | None:
     """The chat template of a Hugging Face directory, or None.
 
     Raises:
-        InputError: T348, for a tokenizer_config.json that is not valid.
+        InputError: T348, for a file that is not valid.
     """
-    own = directory / TEMPLATE_FILE
-    if own.is_file():
-        return own.read_text(encoding="utf-8")
-    path = directory / TOKENIZER_CONFIG
-    if not path.is_file():
-        return None
+    own, path = directory / TEMPLATE_FILE, directory / TOKENIZER_CONFIG
     try:
+        if own.is_file():
+            return own.read_text(encoding="utf-8")
+        if not path.is_file():
+            return None
         found = msgspec.json.decode(path.read_bytes(), type=_TokenizerConfig).chat_template
-    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path.name} is not valid: {problem}", code=CODE, where=str(path)) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as problem:
+        file = own if own.is_file() else path
+        raise InputError(f"{file.name} is not valid: {problem}", code=CODE, where=str(file)) from None
     return found if isinstance(found, str | None) else _default(found)
 
 

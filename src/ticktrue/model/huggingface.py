@@ -42,6 +42,7 @@ class _Rope(msgspec.Struct, frozen=True):
     low_freq_factor: float | None = None
     high_freq_factor: float | None = None
     original_max_position_embeddings: int | None = None
+    partial_rotary_factor: float | None = None
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -114,12 +115,12 @@ def read_config(directory: Path) -> ModelSpec:
     data = _read(path)
     family = family_of(_decode(data, _Kind, path).model_type, str(path))
     config = _decode(data, _Config, path)
-    _refuse_features(config, path)
+    rope = config.rope_parameters or config.rope_scaling or _Rope()
+    _refuse_features(config, rope, path)
     generation = _Generation()
     if (directory / GENERATION_CONFIG).is_file():
         generation = _decode(_read(directory / GENERATION_CONFIG), _Generation, directory / GENERATION_CONFIG)
     heads = config.num_attention_heads
-    rope = config.rope_parameters or config.rope_scaling or _Rope()
     return ModelSpec(
         family=family,
         name=directory.resolve().name,
@@ -171,13 +172,13 @@ def _ids(value: int | list[int] | None) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else tuple(value)
 
 
-def _refuse_features(config: _Config, path: Path) -> None:
+def _refuse_features(config: _Config, rope: _Rope, path: Path) -> None:
+    rotary = _first(rope.partial_rotary_factor, config.partial_rotary_factor, 1.0)
     found: Mapping[str, bool] = {
         f"hidden_act = {config.hidden_act!r}": config.hidden_act != "silu",
         "quantization_config": config.quantization_config is not None,
         f"sliding_window = {config.sliding_window}": bool(config.sliding_window),
-        f"partial_rotary_factor = {config.partial_rotary_factor}": config.partial_rotary_factor
-        not in {None, 1.0},
+        f"partial_rotary_factor = {rotary}": rotary != 1.0,
         "rope_interleaved": config.rope_interleaved,
     }
     for feature, present in found.items():

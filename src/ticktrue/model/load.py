@@ -175,10 +175,9 @@ def resolve(ref: str | Path, *, cache: Path | None = None, progress: Progress | 
         UnsupportedModel: T334, for a registry model that is not runnable yet.
         EnvironmentProblem: T410-T415, where fetching fails.
     """
-    path = Path(ref)
-    if path.is_dir() or path.is_file():
+    path, name = Path(ref), str(ref)
+    if _exists(path):
         return path
-    name = str(ref)
     if any(name == model.name for model in list_models()):
         return _from_registry(name, cache, progress)
     if isinstance(ref, str) and _HUB_NAME.fullmatch(name) and cache is not None:
@@ -190,6 +189,13 @@ def resolve(ref: str | Path, *, cache: Path | None = None, progress: Progress | 
         where=name,
         hint=f"names: {known}; or org/name of the Hugging Face hub",
     )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_dir() or path.is_file()
+    except OSError:  # a name too long for the file system names nothing
+        return False
 
 
 def _from_registry(name: str, cache: Path | None, progress: Progress | None) -> Path:

@@ -127,9 +127,12 @@ def _sibling(index: Path, shard: str) -> Path:
 
 
 def _map(path: Path) -> npt.NDArray[np.uint8]:
-    if path.stat().st_size <= _LENGTH_BYTES:
-        raise _bad(path, f"expected a safetensors header, found {path.stat().st_size} bytes in all")
-    return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+    try:
+        if path.stat().st_size <= _LENGTH_BYTES:
+            raise _bad(path, f"expected a safetensors header, found {path.stat().st_size} bytes in all")
+        return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+    except OSError as problem:
+        raise _bad(path, f"cannot be read: {problem.strerror}") from None
 
 
 def _read_header(path: Path, data: npt.NDArray[np.uint8]) -> dict[str, StoredTensor]:

@@ -16,8 +16,8 @@ from ticktrue.program.types import Int64
 from ticktrue.sim import result as res
 from ticktrue.sim.machine import Machine, shape_of
 from ticktrue.sim.order import Order
-from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE, REUSE
-from ticktrue.sim.path_kernel import MAP, RESHAPE, binding, group_by
+from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE, REUSE, binding, group_by
+from ticktrue.sim.settle_kernel import MAP, RESHAPE
 from ticktrue.sim.starts import RowTimes, weights
 from ticktrue.sim.tie import label_of
 from ticktrue.units import Cycles
@@ -31,6 +31,9 @@ _CAUSE = {
 _PRECEDENCE = (Unit.C2C_SEND, Unit.C2C_RECV, Unit.MXM_LOAD, Unit.MXM_PLANE, Unit.SXM, Unit.VXM, Unit.MEM_READ,
                Unit.MEM_WRITE, Unit.MEM_WIDE)  # fmt: skip
 _RANK = {unit: len(_PRECEDENCE) - i for i, unit in enumerate(_PRECEDENCE)}
+
+
+_INDEX = re.compile(r"^L\d+\.|\[[^\]]*\]|#.*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,8 @@ class _Chains:
     """All that a walk reads; `inside` lists, per row, rows of the same chain that it follows, with the cost."""
 
     flat: Flat
-    machine: Machine
     times: RowTimes
+    slots: Int64
     arrival: Int64
     shape: Int64
     inside: dict[int, list[tuple[int, int]]]
@@ -175,7 +178,7 @@ class _Walk:
         rows = self._c.flat.rows
         if rows[x, col.C_OP] != Op.SEND:
             return [_Step(begin, end, x, self._cause(x))]
-        slot = int(self._c.machine.slot[rows[x, col.C_PATTERN]])
+        slot = int(self._c.slots[x])
         return [_Step(end - slot, end, x, res.SERIALIZATION), _Step(begin, end - slot, x, res.FIRST_BIT)]
 
 
@@ -221,7 +224,7 @@ def critical_path(
         return ()
     links, chain = _links(flat, order, times), flat.rows[:, col.C_CHAIN]
     arrival, shape = machine.arrival(flat.rows), shape_of(flat.rows)
-    walk = _Walk(_Chains(flat, machine, times, arrival, shape, _inside(order, times)))
+    walk = _Walk(_Chains(flat, times, machine.slots(flat.rows), arrival, shape, _inside(order, times)))
     done = flat.start[chain] + times.readable
     x = int(np.argmax(done))
     path = _Path(flat, timetable.labels, int(done[x]))
@@ -257,9 +260,9 @@ def _joined(segments: list[res.Segment]) -> list[res.Segment]:
 
 
 def phase_of(label: str) -> str:
-    """The phase a chain belongs to, from its label: L3.attn_norm -> waiting: norm; L3.gu[4] -> gu."""
-    name = re.split(r"[.\[#]", re.sub(r"^L\d+\.", "", label), maxsplit=1)[0]
-    return "waiting: norm" if "norm" in name else name or "other"
+    """The phase a chain belongs to, from its label: L3.attn_norm.r -> waiting: norm; L3.gu.tile[4] -> gu.tile."""
+    parts = [p for p in _INDEX.sub("", label).split(".") if p and not p.isdigit()]
+    return "waiting: norm" if parts and "norm" in parts[0] else ".".join(parts[:2]) or "other"
 
 
 def shares(path: tuple[res.Segment, ...]) -> tuple[tuple[res.Share, ...], tuple[res.Share, ...]]:

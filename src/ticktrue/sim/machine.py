@@ -10,7 +10,7 @@ from ticktrue.isa import OPS, Kind, Op, OpTable
 from ticktrue.program import Flat, Plan
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
-from ticktrue.sim.path_kernel import MAP, REDUCE, RESHAPE
+from ticktrue.sim.settle_kernel import MAP, REDUCE, RESHAPE
 
 PATTERNS = 3
 _KIND = np.array([int(i.kind) for i in OPS], dtype=np.int64)
@@ -21,7 +21,8 @@ _SHAPE = np.where(_KIND == Kind.REDUCE, REDUCE, np.where(_KIND == Kind.RESHAPE, 
 class Machine:
     """Op table and links as the rows of one plan see them.
 
-    `latency` and `slot` are int64[patterns]: of the slowest link of each pattern, whose copies share one offset.
+    `latency` int64[patterns]: of the slowest link of each pattern, whose copies share one offset. `slot` int64[patterns, chips]:
+    cycles a vector holds the slowest link to the k-th peer.
     """
 
     table: OpTable
@@ -31,14 +32,13 @@ class Machine:
     @staticmethod
     def of(system: System, plan: Plan) -> "Machine":
         """The machine that `system` is to the chips of `plan`."""
-        latency, slot = np.zeros(PATTERNS, dtype=np.int64), np.zeros(PATTERNS, dtype=np.int64)
-        chips = range(plan.chips)
-        for out, matrix in ((latency, system.latency_matrix()), (slot, system.slot_matrix())):
-            for pattern in range(PATTERNS):
-                members = range(plan.size(pattern))
-                pairs = [(c, plan.member(pattern, c, i)) for c in chips for i in members]
-                out[pattern] = max((int(matrix[a, b]) for a, b in pairs if a != b), default=0)
-        return Machine(OpTable.of(system.chip), latency, slot)
+        latency = _slowest(system.latency_matrix(), plan).max(axis=1)
+        return Machine(OpTable.of(system.chip), latency, _slowest(system.slot_matrix(), plan))
+
+    def slots(self, rows: Int64) -> Int64:
+        """Cycles that one vector of a row would hold its link: int64[R]; of no meaning for rows without a link."""
+        k = np.clip(rows[:, col.C_K], 0, self.slot.shape[1] - 1)
+        return self.slot[rows[:, col.C_PATTERN], k]
 
     def arrival(self, rows: Int64) -> Int64:
         """Cycles from a row's event (a fold's last event) to its result at whoever hears it: int64[R].
@@ -53,6 +53,18 @@ class Machine:
         """Cycles from the end of a row's last event until what it wrote can be read; 0 where it writes nothing."""
         op = rows[:, col.C_OP]
         return np.where((op == Op.STORE) | (op == Op.SCATTER), self.table.latency[op], 0)
+
+
+def _slowest(matrix: npt.NDArray[np.int32], plan: Plan) -> Int64:
+    """Largest entry over all chips for the k-th peer of each pattern, 0 where there is none: int64[patterns, chips]."""
+    out = np.zeros((PATTERNS, plan.chips), dtype=np.int64)
+    chips = np.arange(plan.chips)
+    for pattern in range(PATTERNS):
+        size = plan.size(pattern)
+        for k in range(1, size):
+            peer = [plan.member(pattern, c, (plan.index(pattern, c) + k) % size) for c in range(plan.chips)]
+            out[pattern, k] = matrix[chips, peer].max()
+    return out
 
 
 def shape_of(rows: Int64) -> Int64:

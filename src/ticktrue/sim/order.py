@@ -9,10 +9,12 @@ from ticktrue.isa import Op, RegFn, Unit
 from ticktrue.program import Flat, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
-from ticktrue.sim.order_kernel import INTERLEAVE, memory_pairs, sweep
+from ticktrue.sim.memory_kernel import memory_pairs
+from ticktrue.sim.order_kernel import INTERLEAVE, sweep
 
 Int8 = npt.NDArray[np.int8]
 _UNITS = len(Unit)
+_ROOM = 1 << 18  # slots of the set of memory pairs, twice what a small model needs; grown where it does not do
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,12 @@ def _memory_pairs(flat: Flat) -> Pairs:
     keep = ~fixed[of] | np.isin(of, of[write])
     parts = (mem, write, n, step, m, step2, width)
     columns = [np.ascontiguousarray(a[keep]) for a in parts]
-    return Pairs(*memory_pairs(np.ascontiguousarray(address[:, keep]), *columns, space, len(rows)))
+    room, address = _ROOM, np.ascontiguousarray(address[:, keep])
+    while True:
+        first, then, kind, complete = memory_pairs(address, *columns, space, len(rows), room)
+        if complete:
+            return Pairs(first, then, kind)
+        room *= 4
 
 
 _FIXED = (RegionClass.WEIGHT, RegionClass.CONST)

@@ -1,6 +1,7 @@
-"""Compiled sweeps that find, from stated cycles, which row must wait for which: ports, planes, links, memory.
+"""Compiled: which row follows which on a port or plane, and the least starts of chains that a list of such pairs allows.
 
-They take the order only. A pair (x, r, kind) says that row r comes after row x; what that costs is decided elsewhere.
+A sweep takes only the order from stated cycles: a pair (x, r, kind) says that row r comes after row x. What that costs is decided
+elsewhere. All that compiled code calls lies in this file: numba's cache does not see a change in another one.
 """
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0913, PLR0912, PLR0915, C901
 # mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
@@ -13,6 +14,8 @@ REUSE = 1
 PORT = 2
 PLANE = 3
 INTERLEAVE = 4
+
+ROUNDS = 256
 
 
 @nb.njit(cache=True)
@@ -98,102 +101,84 @@ def sweep(resource, row, begin, end, plane, n, p, m, q, w):
 
 
 @nb.njit(cache=True)
-def _slot_of(keys, key):
-    mask = len(keys) - 1
-    h = (key * np.int64(-7046029254386353131)) >> np.int64(20)
-    h &= mask
-    while keys[h] != -1 and keys[h] != key:
-        h = (h + 1) & mask
-    return h
+def group_by(target, groups, sequence):
+    """(pointer, members): the indices of `target` grouped by value in the order of `sequence`, int64[groups + 1], int64[E]."""
+    place = np.empty(groups, dtype=np.int64)
+    for k in range(groups):
+        place[sequence[k]] = k
+    pointer = np.zeros(groups + 1, dtype=np.int64)
+    for e in range(len(target)):
+        pointer[place[target[e]] + 1] += 1
+    for k in range(groups):
+        pointer[k + 1] += pointer[k]
+    fill = pointer[:-1].copy()
+    members = np.empty(len(target), dtype=np.int64)
+    for e in range(len(target)):
+        k = place[target[e]]
+        members[fill[k]] = e
+        fill[k] += 1
+    return pointer, members
 
 
 @nb.njit(cache=True)
-def _rehash(keys):
-    out = np.full(2 * len(keys), -1, dtype=np.int64)
-    for key in keys:
-        if key != -1:
-            out[_slot_of(out, key)] = key
-    return out
+def _free(s, low, high, members, ix, ir, chain, start, offset, n, p, m, q, w):
+    """First start >= s at which no interleaved row of the chain collides with the row it follows."""
+    moved = True
+    while moved:
+        moved = False
+        for k in range(low, high):
+            x, r = ix[members[k]], ir[members[k]]
+            begin = start[chain[x]] + offset[x]
+            least = begin + 1 - offset[r]
+            if s < least:
+                s, moved = least, True
+            while collide(begin, s + offset[r], x, r, n, p, m, q, w):
+                s, moved = s + 1, True
+    return s
 
 
 @nb.njit(cache=True)
-def _note(keys, listed, count, key):
-    """Adds a key to the set and to the list of its members in order of first sight."""
-    slot = _slot_of(keys, key)
-    if keys[slot] == -1:
-        keys[slot] = key
-        if count == len(listed):
-            listed, keys = _grow(listed), _rehash(keys)
-        listed[count] = key
-        count += 1
-    return keys, listed, count
+def longest(sequence, pointer, source, weight, ipointer, imembers, ix, ir, chain, offset, floor, extra, n, p, m, q, w):
+    """(earliest, start, rounds) of every chain, swept in `sequence` until nothing moves; rounds = -1 if it never settles.
 
-
-@nb.njit(cache=True)
-def _written(address, write, n, step, m, step2, width, space):
-    """Which vectors some row writes on some chip: uint8[space]."""
-    hot = np.zeros(space, dtype=np.uint8)
-    for c in range(address.shape[0]):
-        for h in range(address.shape[1]):
-            if write[h]:
-                for j in range(m[h]):
-                    for i in range(n[h]):
-                        a = address[c, h] + i * step[h] + j * step2[h]
-                        for v in range(max(a, 0), min(a + width[h], space)):
-                            hot[v] = 1
-    return hot
-
-
-@nb.njit(cache=True)
-def _unpack(listed, rows):
-    count = len(listed)
-    xs, rs = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    kinds = np.empty(count, dtype=np.int8)
-    for k in range(count):
-        kinds[k] = REUSE if listed[k] & 1 else READ_AFTER_WRITE
-        pair = listed[k] >> 1
-        xs[k], rs[k] = pair // rows, pair % rows
-    return xs, rs, kinds
-
-
-@nb.njit(cache=True)
-def memory_pairs(address, row, write, n, step, m, step2, width, space, rows):
-    """Pairs (x, r, kind) of rows that touch one vector on some chip, one of them writing; int64[chips, accesses] `address`.
-
-    Accesses must be in stated order. `space` is the number of vectors of a chip, `rows` the number of rows. A read names the
-    last write; a write names the last write and all reads since.
+    `source`, `weight` are grouped by target chain (`pointer`, in the order of `sequence`). A chain starts at
+    max(earliest + extra, floor): how a chain marked late keeps its place.
     """
-    hot = _written(address, write, n, step, m, step2, width, space)
-    keys, listed, count = np.full(1 << 16, -1, dtype=np.int64), np.empty(1 << 15, dtype=np.int64), 0
-    stamp = np.zeros(space, dtype=np.int32)
-    writer, head = np.empty(space, dtype=np.int32), np.empty(space, dtype=np.int32)
-    node_row, node_next = np.empty(1 << 16, dtype=np.int32), np.empty(1 << 16, dtype=np.int32)
-    for c in range(address.shape[0]):
-        nodes = 0
-        for h in range(address.shape[1]):
-            r, reuse, seen = row[h], np.int64(write[h]), np.int64(-1)
-            for e in range(n[h] * m[h]):
-                first = address[c, h] + (e % n[h]) * step[h] + (e // n[h]) * step2[h]
-                for a in range(max(first, 0), min(first + width[h], space)):
-                    if hot[a] == 0:
-                        continue
-                    if stamp[a] != c + 1:
-                        stamp[a], writer[a], head[a] = c + 1, -1, -1
-                    key = (np.int64(writer[a]) * rows + r) * 2 + reuse
-                    if writer[a] >= 0 and writer[a] != r and key != seen:
-                        seen = key
-                        keys, listed, count = _note(keys, listed, count, key)
-                    if reuse:
-                        node = head[a]
-                        while node >= 0:
-                            if node_row[node] != r:
-                                key = (np.int64(node_row[node]) * rows + r) * 2 + 1
-                                keys, listed, count = _note(keys, listed, count, key)
-                            node = node_next[node]
-                        writer[a], head[a] = r, -1
-                    elif head[a] < 0 or node_row[head[a]] != r:
-                        if nodes == len(node_row):
-                            node_row, node_next = _grow(node_row), _grow(node_next)
-                        node_row[nodes], node_next[nodes], head[a] = r, head[a], nodes
-                        nodes += 1
-    return _unpack(listed[:count], rows)
+    chains = len(sequence)
+    earliest, start = np.zeros(chains, dtype=np.int64), np.zeros(chains, dtype=np.int64)
+    for k in range(chains):
+        v = sequence[k]
+        start[v] = max(extra[v], floor[v])
+    for rounds in range(ROUNDS):
+        moved = False
+        for k in range(chains):
+            v, s = sequence[k], np.int64(0)
+            for e in range(pointer[k], pointer[k + 1]):
+                s = max(s, start[source[e]] + weight[e])
+            if ipointer[k + 1] > ipointer[k]:
+                s = _free(s, ipointer[k], ipointer[k + 1], imembers, ix, ir, chain, start, offset, n, p, m, q, w)
+            earliest[v] = s
+            s = max(s + extra[v], floor[v])
+            if s != start[v]:
+                start[v], moved = s, True
+        if not moved:
+            return earliest, start, rounds + 1
+    return earliest, start, -1
+
+
+@nb.njit(cache=True)
+def binding(sequence, pointer, source, weight, kind, start):
+    """Per chain the index of the pair that binds its start, and of the one that brings its last data; -1: none.
+
+    Int64[chains] each; ties go to the first, data before everything else.
+    """
+    bind, data = np.full(len(sequence), -1, dtype=np.int64), np.full(len(sequence), -1, dtype=np.int64)
+    for k in range(len(sequence)):
+        v, best, fed = sequence[k], np.int64(-1), np.int64(-(1 << 62))
+        for e in range(pointer[k], pointer[k + 1]):
+            s = start[source[e]] + weight[e]
+            if s > best or (s == best and kind[e] == READ_AFTER_WRITE and kind[bind[v]] != READ_AFTER_WRITE):
+                best, bind[v] = s, e
+            if kind[e] == READ_AFTER_WRITE and s > fed:
+                fed, data[v] = s, e
+    return bind, data

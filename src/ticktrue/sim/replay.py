@@ -75,7 +75,7 @@ def replay(program: Program, timetable: Timetable, system: System, flat: Flat) -
         unbound_cycles=_unbound(flat, order, times),
         deskew_cycles=deskew_cycles(duration, system, flat.plan.chips),
         gap_cycles=Cycles(system.chip.value("step_gap_cycles")),
-        host_cycles=_host_cycles(system, timetable.kind),
+        host_cycles=host_cycles(system, timetable.kind),
         rows=len(flat.rows),
         chains=chains,
         mismatches=tuple(mismatches),
@@ -95,7 +95,8 @@ def deskew_cycles(duration: Cycles, system: System, chips: int) -> Cycles:
     return Cycles((duration // epoch + 1) * hold if chips > 1 else 0)
 
 
-def _host_cycles(system: System, kind: StepKind) -> Cycles:
+def host_cycles(system: System, kind: StepKind) -> Cycles:
+    """Cycles of the host's round trip between two steps: none where the chips choose the token."""
     if kind.sampler != "host":
         return Cycles(0)
     return Cycles(ceil_div(system.chip.value("host_round_trip_ns") * system.chip.value("clock_hz"), 1_000_000_000))

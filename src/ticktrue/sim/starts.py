@@ -10,8 +10,7 @@ from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.sim.machine import Machine
 from ticktrue.sim.order import Order, Pairs, plane_end, progression
-from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE
-from ticktrue.sim.path_kernel import group_by, longest
+from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE, group_by, longest
 
 
 @dataclass(frozen=True, slots=True)

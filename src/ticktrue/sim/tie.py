@@ -7,7 +7,7 @@ from ticktrue.program import Flat
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.sim.machine import Machine, shape_of, stagger_of
-from ticktrue.sim.path_kernel import MAP
+from ticktrue.sim.settle_kernel import MAP
 from ticktrue.sim.verdict import CODE, Mismatch
 
 

@@ -65,11 +65,27 @@ def _result(run, stat, chip, r):
 
 
 @nb.njit(cache=True)
-def _event(run, stat, chip, r, e):
-    """Event e of the result of row r on a chip."""
-    lanes = stat[r, S_LANES]
-    start = stat[r, S_OFFSET] + e * lanes
-    return run.pool[chip, start : start + lanes]
+def _owner(run, rows, stat, chip, r):
+    """(chip, row) that keep the result of row r of a chip: others for a SEND or RECEIVE that passes it on."""
+    while stat[r, S_ALIAS] >= 0:
+        if rows[r, col.C_OP] == RECEIVE:
+            chip = run.peer[chip, r]
+        r = stat[r, S_ALIAS]
+    return chip, r
+
+
+@nb.njit(cache=True)
+def _view(run, rows, stat, chip, r):
+    """(pool of the chip, first word, lanes) of the result of row r."""
+    chip, r = _owner(run, rows, stat, chip, r)
+    return run.pool[chip], stat[r, S_OFFSET], stat[r, S_LANES]
+
+
+@nb.njit(cache=True)
+def _event(view, e):
+    """Event e of a result."""
+    pool, start, lanes = view
+    return pool[start + e * lanes : start + (e + 1) * lanes]
 
 
 @nb.njit(cache=True)

@@ -1,19 +1,17 @@
-"""SRAM in the hash algebra: 160 halves per vector, kept where a step writes and made on the fly where it only reads.
+"""SRAM in the hash algebra: elements of each vector, kept where a step writes and made on the fly where it only reads.
 
-An element of two bytes is its hash; one of four bytes has its hash xor WIDE in its first half and 0 in the second, so that
-reading one type as the other never gives the element. Compiled and not typed.
+A vector remembers the type that it was written in; read as another type it gives other elements. Compiled and not typed.
 """
 
 import numba as nb
-import numpy as np
 
 from ticktrue.program import Packing, RegionClass
 from ticktrue.program import columns as col
-from ticktrue.program.hashing import BAD, STEP, ZERO, U, leaf, mix, select
-from ticktrue.verify.dataflow_plan_kernel import BF16, HALVES, lanes_of
+from ticktrue.program.hashing import BAD, ZERO, U, leaf, mix, select
+from ticktrue.verify.dataflow_plan_kernel import BF16, F32, HALVES, lanes_of
 
-WIDE = U(0x57C3F1A49E6B2D80)
 BLOCK = 64
+TILE_VECTORS = 2  # a row of a weight tile: 320 bf16 columns
 
 SCRATCH, INBOX, STATE = int(RegionClass.SCRATCH), int(RegionClass.INBOX), int(RegionClass.STATE)
 TILES, ROWS, LANES_F32, KV = int(Packing.TILES), int(Packing.ROWS), int(Packing.LANES), int(Packing.KV)
@@ -26,31 +24,10 @@ R_COLUMNS = 12
 W_VECTOR, W_ROWS, W_PIECE0, W_PIECE1 = range(4)
 # columns of the tensor table
 N_OUTPUTS, N_INPUTS, N_SHARD = range(3)
-# what the model and the plan fix
+# what the model, the plan and the step kind fix
 (M_CHIPS, M_H, M_CP, M_KV_HEADS, M_HEAD_DIM, M_VOCAB, M_F32, M_TOKENS, M_BLOCKS) = range(9)
-
-
-@nb.njit(cache=True)
-def _kv_leaves(mem, chip, region, off, out):
-    """State before the step: record = local position, lanes = the heads of the vector group side by side."""
-    model = mem.model
-    d, cp = model[M_HEAD_DIM], model[M_CP]
-    local_heads = model[M_KV_HEADS] // model[M_H]
-    wide = model[M_F32] == 1
-    ka = 80 if wide else 160
-    r = mem.regions[region]
-    heads = min(max(1, ka // d), local_heads - r[R_P1])
-    local, v = off // r[R_STRIDE], off % r[R_STRIDE]
-    p = (local // BLOCK * cp + chip % cp) * BLOCK + local % BLOCK
-    head = chip // cp * local_heads + r[R_P1]
-    first = (p * model[M_KV_HEADS] + head) * d
-    base = mem.kv_base[r[R_P0]]
-    for lane in range(v * ka, min((v + 1) * ka, heads * d)):
-        h = leaf(base, U(first + lane))
-        if wide:
-            out[2 * (lane - v * ka)] = h ^ WIDE
-        else:
-            out[lane - v * ka] = h
+# register functions (docs/program.md section 2)
+TOKEN, P_DIV, P_MOD, KV_PLACE, LAST = 1, 2, 3, 4, 5
 
 
 @nb.njit(cache=True)
@@ -64,19 +41,20 @@ def tile_at(mem, region, off):
         else:
             hi = mid
     t = lo - 1
-    if t < mem.regions[region, R_TILE0] or off >= mem.tiles[t, W_VECTOR] + 2 * mem.tiles[t, W_ROWS]:
+    if t < mem.regions[region, R_TILE0]:
         return -1
-    return t
+    return t if off < mem.tiles[t, W_VECTOR] + TILE_VECTORS * mem.tiles[t, W_ROWS] else -1
 
 
 @nb.njit(cache=True)
-def _tile_leaves(mem, chip, region, off, out):
-    """One vector of a weight tile: row k of the tile is two vectors, its lanes those of the pieces."""
+def _tile_leaves(mem, chip, where, lanes, out):
+    """Lanes of a vector of a weight tile: row k of the tile is two vectors, its lanes those of the pieces."""
+    region, off = where
     t = tile_at(mem, region, off)
     if t < 0:
         return
     inside = off - mem.tiles[t, W_VECTOR]
-    k, shift = inside // 2, inside % 2 * HALVES
+    k, shift = inside // TILE_VECTORS, inside % TILE_VECTORS * HALVES
     for i in range(mem.tiles[t, W_PIECE0], mem.tiles[t, W_PIECE1]):
         piece = mem.pieces[i]
         tensor = piece[col.P_TENSOR]
@@ -85,90 +63,108 @@ def _tile_leaves(mem, chip, region, off, out):
         kk = piece[col.P_K0] + k
         if kk >= inputs:
             continue
-        lanes = min(piece[col.P_LANE] + piece[col.P_COLS], outputs - first, shift + HALVES)
-        for lane in range(max(piece[col.P_LANE], shift), lanes):
+        end = min(piece[col.P_LANE] + piece[col.P_COLS], outputs - first, shift + lanes[1])
+        for lane in range(max(piece[col.P_LANE], shift + lanes[0]), end):
             out[lane - shift] = leaf(mem.tensor_base[tensor], U((first + lane) * inputs + kk))
 
 
 @nb.njit(cache=True)
-def _const_leaves(mem, chip, region, off, out):
-    """A vector of an embedding row, a norm weight or a rope table."""
+def _run_of(mem, chip, region, off):
+    """(base, index of lane 0, lanes) of a vector whose elements follow each other in one tensor."""
     r = mem.regions[region]
     packing = r[R_PACKING]
     record, v = off // r[R_STRIDE], off % r[R_STRIDE]
+    if packing == KV:
+        d, cp = mem.model[M_HEAD_DIM], mem.model[M_CP]
+        ka = 80 if mem.model[M_F32] == 1 else 160
+        local_heads = mem.model[M_KV_HEADS] // mem.model[M_H]
+        heads = min(max(1, ka // d), local_heads - r[R_P1])
+        p = (record // BLOCK * cp + chip % cp) * BLOCK + record % BLOCK
+        head = chip // cp * local_heads + r[R_P1]
+        start = (p * mem.model[M_KV_HEADS] + head) * d + v * ka
+        return mem.kv_base[r[R_P0]], start, min(ka, heads * d - v * ka)
     if packing == ROWS:
-        tensor = r[R_TENSOR]
-        inputs, shard = mem.tensors[tensor, N_INPUTS], mem.tensors[tensor, N_SHARD]
+        inputs, shard = mem.tensors[r[R_TENSOR], N_INPUTS], mem.tensors[r[R_TENSOR], N_SHARD]
         first = v * HALVES
         count = min(HALVES, shard - first, inputs - chip * shard - first)
-        start = record * inputs + chip * shard + first
-        for i in range(count):
-            out[i] = leaf(mem.tensor_base[tensor], U(start + i))
-        return
+        return mem.tensor_base[r[R_TENSOR]], record * inputs + chip * shard + first, count
     if packing == LANES_F32:
-        base, start, limit = mem.tensor_base[r[R_TENSOR]], off * 80, mem.tensors[r[R_TENSOR], N_INPUTS]
-        count = min(80, limit - start)
-    else:
-        base, d = mem.rope_base[0 if packing == ROPE_A else 1], r[R_P0]
-        start, count = record * d + v * 80, min(80, d - v * 80)
-    for i in range(count):
-        out[2 * i] = leaf(base, U(start + i)) ^ WIDE
+        return mem.tensor_base[r[R_TENSOR]], off * 80, min(80, mem.tensors[r[R_TENSOR], N_INPUTS] - off * 80)
+    d = r[R_P0]
+    return mem.rope_base[0 if packing == ROPE_A else 1], record * d + v * 80, min(80, d - v * 80)
 
 
 @nb.njit(cache=True)
-def fetch(mem, chip, region, off, out):
-    """The 160 halves of vector `off` of a region on a chip; poison where nothing is or nothing was written."""
+def _type_of(mem, packing):
+    """Element type of a packing."""
+    if packing == KV:
+        return F32 if mem.model[M_F32] == 1 else BF16
+    return BF16 if packing == TILES or packing == ROWS else F32
+
+
+@nb.njit(cache=True)
+def _natural(mem, chip, where, lanes, out):
+    """Lanes of a vector as the type it holds into out; the type, or -1 where nothing is or nothing was written."""
+    region, off = where
     r = mem.regions[region]
-    if 0 <= off < r[R_KEPT] and mem.seen[chip, r[R_CELLS] + off]:
-        out[:] = mem.cells[chip, r[R_CELLS] + off]
-        return
+    if 0 <= off < r[R_KEPT] and mem.kind[chip, r[R_CELLS] + off] >= 0:
+        cell = r[R_CELLS] + off
+        end = min(lanes[1], mem.count[chip, cell])
+        for lane in range(lanes[0], end):
+            out[lane] = mem.cells[chip, cell, lane]
+        for lane in range(max(lanes[0], end), lanes[1]):
+            out[lane] = ZERO
+        return mem.kind[chip, cell]
     packing = r[R_PACKING]
-    if 0 <= off < r[R_VECTORS] and packing != 0:
-        out[:] = ZERO
-        if packing == KV:
-            _kv_leaves(mem, chip, region, off, out)
-        elif packing == TILES:
-            _tile_leaves(mem, chip, region, off, out)
+    if packing == 0 or not 0 <= off < r[R_VECTORS]:
+        return -1
+    if packing == TILES:
+        out[lanes[0] : lanes[1]] = ZERO
+        _tile_leaves(mem, chip, where, lanes, out)
+        return BF16
+    base, start, count = _run_of(mem, chip, region, off)
+    end = max(lanes[0], min(lanes[1], count))
+    for lane in range(lanes[0], end):
+        out[lane] = leaf(base, U(start + lane))
+    for lane in range(end, lanes[1]):
+        out[lane] = ZERO
+    return _type_of(mem, packing)
+
+
+@nb.njit(cache=True)
+def _mistaken(mem, chip, where, dtype, lanes, out, spare):
+    """Lanes of a vector read as a type it does not hold: hashes of the parts that fall together; zeros stay zero."""
+    held = _natural(mem, chip, where, (0, HALVES), spare)
+    for lane in range(lanes[0], lanes[1]):
+        if held < 0:
+            place = (chip << 40) + mem.regions[where[0], R_START] + where[1]
+            out[lane] = mix(mix(BAD, U(place)), U(lane))
+        elif held == F32:
+            e = spare[lane // 2] if lane < HALVES else ZERO
+            out[lane] = mix(mix(BAD, U(lane % 2)), e) if e != ZERO else ZERO
         else:
-            _const_leaves(mem, chip, region, off, out)
-        return
-    where = (chip << 40) + r[R_START] + off
-    for i in range(HALVES):
-        out[i] = mix(mix(BAD, U(where)), U(i))
+            a, b = spare[2 * lane], spare[2 * lane + 1]
+            out[lane] = mix(mix(BAD, a), b) if a != ZERO or b != ZERO else ZERO
 
 
 @nb.njit(cache=True)
-def element(halves, lane, dtype):
-    """Element `lane` of a vector read as `dtype`."""
-    if dtype == BF16:
-        return halves[lane]
-    first, second = halves[2 * lane], halves[2 * lane + 1]
-    if second != ZERO:
-        return mix(mix(BAD, first), second)
-    return first ^ WIDE if first != ZERO else ZERO
+def read(mem, chip, where, dtype, lanes, out, spare):
+    """Lanes [first, last) of a vector, where = (region, vector), as `dtype` into the same lanes of out."""
+    held = _natural(mem, chip, where, lanes, out)
+    if held != dtype:
+        _mistaken(mem, chip, where, dtype, lanes, out, spare)
 
 
 @nb.njit(cache=True)
-def load(mem, where, width, dtype, out, halves):
-    """Consecutive vectors of a region as lanes of `dtype` into out[lanes]. where = (chip, region, first vector)."""
+def load(mem, where, width, dtype, first, out, spare):
+    """Lanes from `first` on of consecutive vectors, as `dtype`, into out[lanes]. where = (chip, region, first vector)."""
     chip, region, off = where
     ka = lanes_of(dtype)
-    for v in range(width):
-        first = v * ka
-        if first >= out.size:
+    for v in range(first // ka, width):
+        size = min(ka, out.size - v * ka)
+        if size <= 0:
             return
-        fetch(mem, chip, region, off + v, halves)
-        for lane in range(first, min(first + ka, out.size)):
-            out[lane] = element(halves, lane - first, dtype)
-
-
-@nb.njit(cache=True)
-def _put(halves, lane, dtype, value):
-    if dtype == BF16:
-        halves[lane] = value
-    else:
-        halves[2 * lane] = value ^ WIDE if value != ZERO else ZERO
-        halves[2 * lane + 1] = ZERO
+        read(mem, chip, (region, off + v), dtype, (max(0, first - v * ka), size), out[v * ka :], spare)
 
 
 @nb.njit(cache=True)
@@ -177,36 +173,48 @@ def store(mem, where, width, dtype, values):
     chip, region, off = where
     r = mem.regions[region]
     ka = lanes_of(dtype)
+    writable = r[R_CLASS] == SCRATCH or r[R_CLASS] == INBOX
     for v in range(width):
-        o = off + v
-        if not (r[R_CLASS] == SCRATCH or r[R_CLASS] == INBOX) or o < 0 or o >= r[R_KEPT]:
+        if not writable or off + v < 0 or off + v >= r[R_KEPT]:
             mem.stray[0] += 1
             continue
-        halves = mem.cells[chip, r[R_CELLS] + o]
-        for lane in range(ka):
-            value = values[v * ka + lane] if v * ka + lane < values.size else ZERO
-            _put(halves, lane, dtype, value)
-        mem.seen[chip, r[R_CELLS] + o] = 1
+        cell = r[R_CELLS] + off + v
+        count = min(max(values.size - v * ka, 0), ka)
+        for lane in range(count):
+            mem.cells[chip, cell, lane] = values[v * ka + lane]
+        mem.count[chip, cell], mem.kind[chip, cell] = count, dtype
 
 
 @nb.njit(cache=True)
-def scatter(mem, where, width, dtype, values, key):
+def scatter(mem, where, width, dtype, values, key, spare):
     """State after a register may have named this place: every element is old or new. where as for `load`."""
     chip, region, off = where
     r = mem.regions[region]
     ka = lanes_of(dtype)
     for v in range(width):
-        o = off + v
-        if r[R_CLASS] != STATE or o < 0 or o >= r[R_KEPT]:
+        if r[R_CLASS] != STATE or off + v < 0 or off + v >= r[R_KEPT]:
             mem.stray[0] += 1
             continue
-        cell = mem.cells[chip, r[R_CELLS] + o]
-        if mem.seen[chip, r[R_CELLS] + o] == 0:
-            fetch(mem, chip, region, o, cell)
-            mem.seen[chip, r[R_CELLS] + o] = 1
-        for lane in range(ka):
-            value = values[v * ka + lane] if v * ka + lane < values.size else ZERO
-            _put(cell, lane, dtype, select(element(cell, lane, dtype), value, key))
+        cell = r[R_CELLS] + off + v
+        elements = mem.cells[chip, cell]
+        size = min(max(values.size - v * ka, 0), ka)
+        count = mem.count[chip, cell]
+        if mem.kind[chip, cell] != dtype:
+            count = ka
+            if mem.kind[chip, cell] < 0 and _type_of(mem, r[R_PACKING]) == dtype and r[R_PACKING] == KV:
+                _, _, count = _run_of(mem, chip, region, off + v)
+            read(mem, chip, (region, off + v), dtype, (0, count), elements, spare)
+            mem.kind[chip, cell] = dtype
+        for lane in range(min(count, size)):
+            elements[lane] = select(elements[lane], values[v * ka + lane], key)
+        for lane in range(size, count):
+            elements[lane] = select(elements[lane], ZERO, key)
+        top = count
+        for lane in range(count, size):
+            elements[lane] = select(ZERO, values[v * ka + lane], key)
+            if elements[lane] != ZERO:
+                top = lane + 1
+        mem.count[chip, cell] = top
 
 
 @nb.njit(cache=True)
@@ -214,36 +222,41 @@ def values_of(mem, fn, t):
     """(count, first) of the values of a register function of token row t; count 0: not one that an address may use."""
     model = mem.model
     last = BLOCK * model[M_BLOCKS] - model[M_TOKENS]
-    if fn == 1:
+    if fn == TOKEN:
         return model[M_VOCAB], 0
-    if fn == 2:
+    if fn == P_DIV:
         return (last + t) // 512 - t // 512 + 1, t // 512
-    if fn == 3:
-        return min(last + 1, 512), t % 512
-    return (model[M_TOKENS], 0) if fn == 5 else (0, 0)
+    if fn == P_MOD:
+        return (512, 0) if last >= 511 else (last + 1, t % 512)
+    return (model[M_TOKENS], 0) if fn == LAST else (0, 0)
 
 
 @nb.njit(cache=True)
-def gather(mem, where, row, span, out, halves):
+def gather(mem, where, row, span, out, spare):
     """The element that a register names, over all its values, each with its own key. span = (function, count, first)."""
     chip, region, off = where
     fn, count, first = span
     width, dtype, stride = row[col.C_WIDTH], row[col.C_DTYPE], row[col.C_REGSTRIDE]
     if count == 1:
-        load(mem, (chip, region, off + first * stride), width, dtype, out, halves)
+        load(mem, (chip, region, off + first * stride), width, dtype, 0, out, spare[1])
         return
     ka = lanes_of(dtype)
+    plain = mem.regions[region, R_PACKING] == ROWS and dtype == BF16
     out[:] = ZERO
     tagged = mix(mem.tag_gather, U(fn))
     for x in range(count):
-        a = (first + x) % 512 if fn == 3 else first + x
+        a = (first + x) % 512 if fn == P_MOD else first + x
         key = mix(tagged, U(a))
-        for v in range(width):
-            if v * ka >= out.size:
-                break
-            fetch(mem, chip, region, off + a * stride + v, halves)
-            for lane in range(v * ka, min((v + 1) * ka, out.size)):
-                out[lane] += key * element(halves, lane - v * ka, dtype)
+        for v in range(min(width, (out.size + ka - 1) // ka)):
+            o, size = off + a * stride + v, min(ka, out.size - v * ka)
+            if plain and 0 <= o < mem.regions[region, R_VECTORS]:
+                base, start, lanes = _run_of(mem, chip, region, o)
+                for lane in range(min(size, lanes)):
+                    out[v * ka + lane] += key * leaf(base, U(start + lane))
+                continue
+            read(mem, chip, (region, o), dtype, (0, size), spare[0], spare[1])
+            for lane in range(size):
+                out[v * ka + lane] += key * spare[0, lane]
 
 
 @nb.njit(cache=True)
@@ -253,16 +266,31 @@ def finish_gather(mem, span, t, total, out):
     if count == 1:
         out[:] = total
         return
-    key = mix(mix(mem.tag_gather, U(fn)), U(0 if fn == 5 else t))
+    key = mix(mix(mem.tag_gather, U(fn)), U(0 if fn == LAST else t))
     for lane in range(out.size):
         out[lane] = mix(key, total[lane]) if total[lane] != ZERO else ZERO
 
 
 @nb.njit(cache=True)
-def ordered(xs, w):
-    """Ordered sum of xs[k] * w[k] over the k where neither is zero: the slow, general form."""
-    total = ZERO
-    for k in range(xs.size):
-        if xs[k] != ZERO and w[k] != ZERO:
-            total = total * STEP + xs[k] * w[k]
-    return total
+def state(mem, region, out, spare):
+    """K or V of one vector group into out[positions, KV heads * d]; what is written elsewhere in it counts as stray."""
+    model, r = mem.model, mem.regions[region]
+    d, cp = model[M_HEAD_DIM], model[M_CP]
+    dtype = _type_of(mem, KV)
+    ka = lanes_of(dtype)
+    for chip in range(model[M_CHIPS]):
+        first = (chip // cp * (model[M_KV_HEADS] // model[M_H]) + r[R_P1]) * d
+        for off in range(r[R_KEPT]):
+            local, v = off // r[R_STRIDE], off % r[R_STRIDE]
+            p = (local // BLOCK * cp + chip % cp) * BLOCK + local % BLOCK
+            cell = r[R_CELLS] + off
+            if p >= out.shape[0]:
+                mem.stray[0] += mem.kind[chip, cell] >= 0
+                continue
+            _, _, lanes = _run_of(mem, chip, region, off)
+            start = first + v * ka
+            if lanes > 0:
+                read(mem, chip, (region, off), dtype, (0, lanes), out[p, start : start + lanes], spare)
+            if mem.kind[chip, cell] >= 0:
+                for lane in range(max(0, lanes), mem.count[chip, cell]):
+                    mem.stray[0] += mem.cells[chip, cell, lane] != ZERO

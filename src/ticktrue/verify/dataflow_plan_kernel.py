@@ -34,8 +34,9 @@ BF16, F32 = 0, 1
     S_LAST,  # place in the order of the last row that reads the result
     S_PLANE_ROWS,  # INSTALL: rows of the plane that it brings
     S_ACTIVE,  # lanes that can be other than zero
-) = range(11)
-S_COLUMNS = 11
+    S_ALIAS,  # row whose result this one's is, on this chip (SEND) or the peer (RECEIVE); -1: it has its own
+) = range(12)
+S_COLUMNS = 12
 
 
 @nb.njit(cache=True)
@@ -184,6 +185,8 @@ def _need(rows, stat, r, i):
     row = rows[r]
     op, x0, x1 = row[col.C_OP], row[col.C_X0], row[col.C_X1]
     low, high = stat[r, S_LOW], stat[r, S_LANES]
+    if op == RECEIVE or (op == SEND and stat[r, S_ALIAS] >= 0):
+        return low, high
     if op == STORE or op == SCATTER or op == SEND:
         return 0, row[col.C_WIDTH] * lanes_of(row[col.C_DTYPE])
     if op == INSTALL:
@@ -216,6 +219,17 @@ def _need(rows, stat, r, i):
 
 
 @nb.njit(cache=True)
+def _alias(rows, stat, r):
+    """The row whose result a SEND or RECEIVE passes on unchanged; -1 for any other."""
+    op, s = rows[r, col.C_OP], rows[r, col.C_S0]
+    if op == RECEIVE:
+        return s if stat[r, S_ACTIVE] == stat[s, S_ACTIVE] and not stat[s, S_BROKEN] else -1
+    if op != SEND or stat[s, S_BROKEN] or stat[r, S_ACTIVE] != stat[s, S_ACTIVE]:
+        return -1
+    return s if rows[r, col.C_DTYPE] != BF16 or stat[s, S_ROUNDED] else -1
+
+
+@nb.njit(cache=True)
 def analyse(rows, order, lazy_load):
     """The static table. `lazy_load` int64[R]: 1 for a LOAD of exactly one whole weight tile."""
     count = rows.shape[0]
@@ -225,7 +239,7 @@ def analyse(rows, order, lazy_load):
     for at in range(count):
         r = order[at]
         row = rows[r]
-        stat[r, S_LAST] = at
+        stat[r, S_LAST], stat[r, S_ALIAS] = at, -1
         stat[r, S_BROKEN] = _broken(rows, stat, r)
         if stat[r, S_BROKEN]:
             stat[r, S_ACTIVE] = LANES
@@ -242,6 +256,7 @@ def analyse(rows, order, lazy_load):
             stat[r, S_LAZY] = whole and same and lazy_load[row[col.C_S0]]
         else:
             stat[r, S_ACTIVE] = _active(rows, stat, r)
+            stat[r, S_ALIAS] = _alias(rows, stat, r)
     _needs(rows, order, lazy_load, stat)
     return stat
 
@@ -264,7 +279,7 @@ def _needs(rows, order, lazy_load, stat):
             continue
         for i in range(operands(op)):
             s = rows[r, col.C_S0 + i]
-            stat[s, S_LAST] = max(stat[s, S_LAST], at)
+            stat[s, S_LAST] = max(stat[s, S_LAST], at if stat[r, S_ALIAS] < 0 else stat[r, S_LAST])
             if op == PASS and i == 1:
                 lazy = rows[s, col.C_S0]
                 stat[lazy, S_LAST] = max(stat[lazy, S_LAST], at)
@@ -301,7 +316,7 @@ def place(rows, order, stat):
         if rows[r, col.C_OP] == INSTALL and not stat[r, S_BROKEN]:
             cols = rows[r, col.C_A2] - rows[r, col.C_A1] + (rows[r, col.C_X1] == 1)
             words = rows[r, col.C_M] * cols * stat[r, S_PLANE_ROWS]
-        if words > 0 and not stat[r, S_LAZY]:
+        if words > 0 and not stat[r, S_LAZY] and stat[r, S_ALIAS] < 0:
             log = 3
             while (1 << log) < words:
                 log += 1

@@ -91,7 +91,7 @@ def test_logits_and_tokens_agree_with_its_own_code(
     assert "".join(stream.push(token) for token in ids) + stream.finish() == TEXT
     theirs = GlassLM.load(tmp_path / "glassllm/weights/en.npz").forward(ids).data[0]
     ours = logits(model, ids)
-    assert np.sqrt(((ours - theirs) ** 2).mean()) < 0.03
+    assert np.sqrt(((ours - theirs) ** 2).mean()) < 0.01  # found: 0.0046, at a spread of 2.9
     assert (ours.argmax(-1) == theirs.argmax(-1)).mean() > 0.95
     for name in [name for name in sys.modules if name.startswith("glassllm")]:
         monkeypatch.delitem(sys.modules, name)

@@ -27,7 +27,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         theirs = transformers.AutoModelForCausalLM.from_pretrained(
             gguf.parent, gguf_file=gguf.name, dtype=torch.float32
         )
-        # 5.24 marks the model as quantised and will not save it, though its weights are float32: a plain copy.
+        # 5.24 calls the model quantised and will not save it, though its weights are float32: a plain copy.
         config = theirs.config
         del config.quantization_config
         plain = type(theirs)(config)

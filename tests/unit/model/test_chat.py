@@ -109,6 +109,14 @@ def test_syntax_error_names_the_file(tmp_path: Path) -> None:
     assert (refusal.value.code, refusal.value.where) == ("T348", str(tmp_path))
 
 
+def test_template_that_is_not_text(tmp_path: Path) -> None:
+    model = write_llama(tmp_path)
+    (model / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"chat_template\.jinja") as refusal:
+        load_model(model).chat_template()
+    assert refusal.value.code == "T348"
+
+
 @pytest.mark.parametrize("text", ["{", '{"chat_template": 3}'])
 def test_broken_tokenizer_config(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match="tokenizer_config") as refusal:

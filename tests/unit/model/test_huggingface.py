@@ -82,6 +82,7 @@ def test_rope_scaling(tmp_path: Path, changes: dict[str, object], scaling: objec
         ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
         ({"sliding_window": 4_096}, "sliding_window"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+        ({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.25}}, "partial_rotary_factor"),
         ({"rope_interleaved": True}, "rope_interleaved"),
         ({"attention_bias": True}, "attention_bias"),
         ({"mlp_bias": True}, "mlp_bias"),

@@ -72,7 +72,11 @@ def test_model_that_does_not_run_yet(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("ref", ["no-such-model", "./nowhere/at/all", "a/b/c", "nowhere.gguf", "a b/c"])
+@pytest.mark.parametrize(
+    "ref",
+    ["no-such-model", "./nowhere/at/all", "a/b/c", "nowhere.gguf", "a b/c", "x" * 5_000, "a\0b"],
+    ids=range(7),
+)
 def test_reference_that_names_nothing(tmp_path: Path, ref: str) -> None:
     with pytest.raises(InputError) as refusal:
         resolve(ref, cache=tmp_path)

@@ -127,6 +127,7 @@ def test_unknown_kind_is_named(tmp_path: Path, key: str, value: str) -> None:
             "T347",
             "600 tokens",
         ),
+        ({"tokens": ["a"], "token_type": [1], "merges": ["a a"]}, "T347", "special token"),
         ({"tokens": "all"}, "T341", "array of strings"),
         ({"token_type": [0.5]}, "T341", "integers"),
         ({"merges": [1]}, "T341", "strings"),

@@ -1,101 +1,14 @@
-"""Compiled solvers of the replay: earliest starts of chains by longest path, and offsets and periods within a chain.
-
-Both solve systems of differences to their least solution; neither knows where a constraint comes from.
-"""
+"""Compiled: least offsets and periods of the rows of each chain that its ties allow, for a machine other than the stated one."""
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0913, PLR0912, PLR0915, C901
 # mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
 
 import numba as nb
 import numpy as np
 
-from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE, collide
+from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE
 
 MAP, REDUCE, RESHAPE = range(3)
 ROUNDS = 256
-
-
-@nb.njit(cache=True)
-def group_by(target, groups, sequence):
-    """(pointer, members): the indices of `target` grouped by value in the order of `sequence`, int64[groups + 1], int64[E]."""
-    place = np.empty(groups, dtype=np.int64)
-    for k in range(groups):
-        place[sequence[k]] = k
-    pointer = np.zeros(groups + 1, dtype=np.int64)
-    for e in range(len(target)):
-        pointer[place[target[e]] + 1] += 1
-    for k in range(groups):
-        pointer[k + 1] += pointer[k]
-    fill = pointer[:-1].copy()
-    members = np.empty(len(target), dtype=np.int64)
-    for e in range(len(target)):
-        k = place[target[e]]
-        members[fill[k]] = e
-        fill[k] += 1
-    return pointer, members
-
-
-@nb.njit(cache=True)
-def _free(s, low, high, members, ix, ir, chain, start, offset, n, p, m, q, w):
-    """First start >= s at which no interleaved row of the chain collides with the row it follows."""
-    moved = True
-    while moved:
-        moved = False
-        for k in range(low, high):
-            x, r = ix[members[k]], ir[members[k]]
-            begin = start[chain[x]] + offset[x]
-            least = begin + 1 - offset[r]
-            if s < least:
-                s, moved = least, True
-            while collide(begin, s + offset[r], x, r, n, p, m, q, w):
-                s, moved = s + 1, True
-    return s
-
-
-@nb.njit(cache=True)
-def longest(sequence, pointer, source, weight, ipointer, imembers, ix, ir, chain, offset, floor, extra, n, p, m, q, w):
-    """(earliest, start, rounds) of every chain, swept in `sequence` until nothing moves; rounds = -1 if it never settles.
-
-    `source`, `weight` are grouped by target chain (`pointer`, in the order of `sequence`). A chain starts at
-    max(earliest + extra, floor): how a chain marked late keeps its place.
-    """
-    chains = len(sequence)
-    earliest, start = np.zeros(chains, dtype=np.int64), np.zeros(chains, dtype=np.int64)
-    for k in range(chains):
-        v = sequence[k]
-        start[v] = max(extra[v], floor[v])
-    for rounds in range(ROUNDS):
-        moved = False
-        for k in range(chains):
-            v, s = sequence[k], np.int64(0)
-            for e in range(pointer[k], pointer[k + 1]):
-                s = max(s, start[source[e]] + weight[e])
-            if ipointer[k + 1] > ipointer[k]:
-                s = _free(s, ipointer[k], ipointer[k + 1], imembers, ix, ir, chain, start, offset, n, p, m, q, w)
-            earliest[v] = s
-            s = max(s + extra[v], floor[v])
-            if s != start[v]:
-                start[v], moved = s, True
-        if not moved:
-            return earliest, start, rounds + 1
-    return earliest, start, -1
-
-
-@nb.njit(cache=True)
-def binding(sequence, pointer, source, weight, kind, start):
-    """Per chain the index of the pair that binds its start, and of the one that brings its last data; -1: none.
-
-    Int64[chains] each; ties go to the first, data before everything else.
-    """
-    bind, data = np.full(len(sequence), -1, dtype=np.int64), np.full(len(sequence), -1, dtype=np.int64)
-    for k in range(len(sequence)):
-        v, best, fed = sequence[k], np.int64(-1), np.int64(-(1 << 62))
-        for e in range(pointer[k], pointer[k + 1]):
-            s = start[source[e]] + weight[e]
-            if s > best or (s == best and kind[e] == READ_AFTER_WRITE and kind[bind[v]] != READ_AFTER_WRITE):
-                best, bind[v] = s, e
-            if kind[e] == READ_AFTER_WRITE and s > fed:
-                fed, data[v] = s, e
-    return bind, data
 
 
 @nb.njit(cache=True)

@@ -1,0 +1,92 @@
+"""Compiled: which row follows which on a vector of memory, exact on every chip."""
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0913, PLR0912, PLR0915, C901
+# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
+
+import numba as nb
+import numpy as np
+
+from ticktrue.sim.order_kernel import READ_AFTER_WRITE, REUSE
+
+
+@nb.njit(cache=True)
+def _note(keys, listed, count, key):
+    """Adds a key to the set `keys` and, if it is new, to the list of its members; the members' count."""
+    mask = len(keys) - 1
+    slot = ((key * np.int64(-7046029254386353131)) >> np.int64(20)) & mask
+    while keys[slot] != key:
+        if keys[slot] == -1:
+            keys[slot], listed[count] = key, key
+            return count + 1
+        slot = (slot + 1) & mask
+    return count
+
+
+@nb.njit(cache=True)
+def _written(address, write, n, step, m, step2, width, space):
+    """Which vectors some row writes on some chip: uint8[space]."""
+    hot = np.zeros(space, dtype=np.uint8)
+    for c in range(address.shape[0]):
+        for h in range(address.shape[1]):
+            if write[h]:
+                for j in range(m[h]):
+                    for i in range(n[h]):
+                        a = address[c, h] + i * step[h] + j * step2[h]
+                        for v in range(max(a, 0), min(a + width[h], space)):
+                            hot[v] = 1
+    return hot
+
+
+@nb.njit(cache=True)
+def _unpack(listed, rows):
+    count = len(listed)
+    xs, rs = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    kinds = np.empty(count, dtype=np.int8)
+    for k in range(count):
+        kinds[k] = REUSE if listed[k] & 1 else READ_AFTER_WRITE
+        pair = listed[k] >> 1
+        xs[k], rs[k] = pair // rows, pair % rows
+    return xs, rs, kinds
+
+
+@nb.njit(cache=True)
+def memory_pairs(address, row, write, n, step, m, step2, width, space, rows, room):
+    """Pairs (x, r, kind) of rows that touch one vector on some chip, one of them writing; int64[chips, accesses] `address`.
+
+    Accesses must be in stated order. `space` is the number of vectors of a chip, `rows` the number of rows, `room` a power of two.
+    A read names the last write; a write names the last write and all reads since. False if there are more than room / 2 pairs.
+    """
+    hot = _written(address, write, n, step, m, step2, width, space)
+    keys, listed, count = np.full(room, -1, dtype=np.int64), np.empty(room // 2 + 1, dtype=np.int64), 0
+    stamp = np.zeros(space, dtype=np.int32)
+    writer, head = np.empty(space, dtype=np.int32), np.empty(space, dtype=np.int32)
+    reads = np.int64((np.where(write, 0, n * m * width)).sum())
+    node_row, node_next = np.empty(reads, dtype=np.int32), np.empty(reads, dtype=np.int32)
+    for c in range(address.shape[0]):
+        nodes = 0
+        for h in range(address.shape[1]):
+            r, reuse, seen = row[h], np.int64(write[h]), np.int64(-1)
+            for e in range(n[h] * m[h]):
+                first = address[c, h] + (e % n[h]) * step[h] + (e // n[h]) * step2[h]
+                for a in range(max(first, 0), min(first + width[h], space)):
+                    if hot[a] == 0:
+                        continue
+                    if stamp[a] != c + 1:
+                        stamp[a], writer[a], head[a] = c + 1, -1, -1
+                    key = (np.int64(writer[a]) * rows + r) * 2 + reuse
+                    if writer[a] >= 0 and writer[a] != r and key != seen:
+                        seen, count = key, _note(keys, listed, count, key)
+                    if reuse:
+                        node = head[a]
+                        while node >= 0 and 2 * count < room:
+                            if node_row[node] != r:
+                                key = (np.int64(node_row[node]) * rows + r) * 2 + 1
+                                count = _note(keys, listed, count, key)
+                            node = node_next[node]
+                        writer[a], head[a] = r, -1
+                    elif head[a] < 0 or node_row[head[a]] != r:
+                        node_row[nodes], node_next[nodes], head[a] = r, head[a], nodes
+                        nodes += 1
+                    if 2 * count >= room:
+                        return listed[:0], listed[:0], np.empty(0, dtype=np.int8), False
+    xs, rs, kinds = _unpack(listed[:count], rows)
+    return xs, rs, kinds, True

@@ -1,0 +1,221 @@
+"""Which assumed machine constants move a result: the timetable's order re-timed with each at its low and its high value.
+
+Not a first-order estimate along one path: periods and offsets of every chain are solved again for the changed machine, then all
+starts, in the same order on every port. What a scheduler would reorder, it does not see.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.errors import InputError
+from ticktrue.hw import Fact, System
+from ticktrue.hw.fact import Grade
+from ticktrue.isa import Op, Unit
+from ticktrue.program import Flat, Program, StepKind, Timetable, expand
+from ticktrue.program import columns as col
+from ticktrue.program.expand import hold_cycles
+from ticktrue.program.types import Int64
+from ticktrue.sim.machine import Machine, shape_of, stagger_of
+from ticktrue.sim.order import Order, order_of, progression
+from ticktrue.sim.order_kernel import PLANE, PORT
+from ticktrue.sim.replay import deskew_cycles, host_cycles, pick
+from ticktrue.sim.result import Timing
+from ticktrue.sim.settle_kernel import settle
+from ticktrue.sim.starts import RowTimes, duration_of, solve, stated_times, weights
+from ticktrue.units import Cycles
+
+MOVES = 0.02  # a constant that moves a result by more is named beside it (issue 8, `ticktrue run`)
+
+# How many there are of a thing decides which rows share it: fewer need another timetable; more can at best end all waiting for it.
+_PORTS = {
+    "mem_groups": (Unit.MEM_WIDE, Unit.MEM_READ, Unit.MEM_WRITE),
+    "mem_narrow_read_ports": (Unit.MEM_READ,),
+    "mem_write_ports": (Unit.MEM_WRITE,),
+    "vxm_ports": (Unit.VXM,),
+    "sxm_ports": (Unit.SXM,),
+}
+_PLANES = frozenset({"mxm_byte_planes", "mxm_double_buffer"})
+_STREAMS = "streams"
+_SHAPES = frozenset({"chips", "vector_bytes", "mxm_rows_8bit", "mxm_cols"})
+_STRUCTURE = _SHAPES | _PLANES | frozenset(_PORTS) | {_STREAMS}
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """An assumed fact and the interval from step to step with it at its low and high value.
+
+    `cycles_low`, `cycles_high` are None where that value needs another timetable (or cannot be). `bound` says that `cycles_high` is
+    only a lower bound: what is gained if nothing waits for this thing. `time_low`, `time_high` are simulated time against the best.
+    """
+
+    owner: str
+    name: str
+    unit: str
+    grade: Grade
+    low: float
+    best: float
+    high: float
+    cycles_low: Cycles | None
+    cycles_best: Cycles
+    cycles_high: Cycles | None
+    time_low: float | None
+    time_high: float | None
+    bound: bool
+
+    @property
+    def moves_ratio(self) -> float:
+        """Largest relative change of the simulated time that is known."""
+        return max((abs(t - 1) for t in (self.time_low, self.time_high) if t is not None), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What stays when the machine changes: rows, order, and what the timetable adds to the least periods and offsets."""
+
+    flat: Flat
+    order: Order
+    kind: StepKind
+    local: Int64
+    p_floor: Int64
+    q_slack: Int64
+    offset_slack: Int64
+    late: Int64
+
+
+def _local(flat: Flat, order: Order, times: RowTimes) -> Int64:
+    """Pairs inside chains as int64[pairs, 4] = (chain, x, r, kind), in order of chain.
+
+    Left out where the stated rows overlap: event by event in one progression (31 section 8), which their streams keep.
+    """
+    pairs = order.inside.where(weights(order.inside, times) <= 0)
+    chain = flat.rows[pairs.then, col.C_CHAIN]
+    table = np.stack([chain, pairs.first, pairs.then, pairs.kind.astype(np.int64)], axis=1)
+    return np.ascontiguousarray(table[np.argsort(chain, kind="stable")])
+
+
+def _settled(base: _Base, machine: Machine, w: Int64) -> tuple[Int64, Int64, Int64, bool]:
+    """(p, q, base offset, whether solved) of all rows on a machine where events hold their ports for `w` cycles."""
+    rows = base.flat.rows
+    n, _, m, _, _ = progression(rows)
+    s0, s1 = np.ascontiguousarray(rows[:, col.C_S0]), np.ascontiguousarray(rows[:, col.C_S1])
+    p, q, offset, good = settle(
+        base.flat.row_of_chain, shape_of(rows), rows[:, col.C_OP] == Op.PASS, s0, s1, n, m, w, machine.arrival(rows),
+        int(machine.table.latency[Op.INSTALL]), machine.write_end(rows), stagger_of(base.flat), base.local,
+        base.p_floor, base.q_slack,
+    )  # fmt: skip
+    return p, q, offset, bool(good)
+
+
+def _base(flat: Flat, kind: StepKind, system: System, late: Int64) -> _Base | None:
+    """What the timetable states beyond the least, on its own machine; None if its chains have no solution."""
+    machine, order = Machine.of(system, flat.plan), order_of(flat)
+    zero = np.zeros(len(flat.rows), dtype=np.int64)
+    base = _Base(flat, order, kind, _local(flat, order, stated_times(flat, machine)), zero, zero, zero, late)
+    _, p, _, q, w = progression(flat.rows)
+    p0, q0, _, good = _settled(base, machine, w)
+    if not good:
+        return None
+    base = _Base(flat, order, kind, base.local, np.where(p > p0, p, 0), q - q0, zero, late)
+    _, _, offset, good = _settled(base, machine, w)
+    stated = flat.rows[:, col.C_ISSUE] - flat.start[flat.rows[:, col.C_CHAIN]] - stagger_of(flat)
+    return _Base(flat, order, kind, base.local, base.p_floor, base.q_slack, stated - offset, late) if good else None
+
+
+def _times(base: _Base, machine: Machine) -> RowTimes | None:
+    """Row times on another machine, None if some chain cannot hang together there."""
+    rows = base.flat.rows
+    w = hold_cycles(machine.table, rows, machine.slots(rows))
+    p, q, offset, good = _settled(base, machine, w)
+    if not good:
+        return None
+    n, _, m, _, _ = progression(rows)
+    offset = offset + base.offset_slack + stagger_of(base.flat)
+    end = offset + (n - 1) * p + (m - 1) * q + w
+    held = np.where(rows[:, col.C_OP] == Op.INSTALL, end, 0)
+    passes = np.flatnonzero((rows[:, col.C_OP] == Op.PASS) & (rows[:, col.C_S1] >= 0))
+    np.maximum.at(held, rows[passes, col.C_S1], end[passes])
+    return RowTimes(offset, end, end + machine.write_end(rows), held, (n, p, m, q, w))
+
+
+def _interval(base: _Base, system: System, order: Order, late: Int64) -> Cycles | None:
+    """Cycles from step to step on `system`, in the given order; None if it needs another timetable."""
+    times = _times(base, Machine.of(system, base.flat.plan))
+    if times is None:
+        return None
+    solution = solve(base.flat, order, times, np.zeros(len(late), dtype=np.int64), late)
+    if not solution.settled:
+        return None
+    duration = Cycles(duration_of(base.flat, solution.start, times))
+    gap = system.chip.value("step_gap_cycles")
+    held = deskew_cycles(duration, system, base.flat.plan.chips)
+    return Cycles(duration + held + gap + host_cycles(system, base.kind))
+
+
+def _without(base: _Base, name: str) -> Order:
+    """The order without the pairs that exist only because there are not more of what `name` counts."""
+    order = base.order
+
+    def keep(kind: npt.NDArray[np.int8], first: Int64) -> npt.NDArray[np.bool_]:
+        if name in _PLANES:
+            return np.asarray(kind != PLANE)
+        unit = base.flat.rows[first, col.C_UNIT]
+        return np.asarray((kind != PORT) | ~np.isin(unit, [int(u) for u in _PORTS.get(name, ())]))
+
+    between = order.between.where(keep(order.between.kind, order.between.first))
+    return Order(between, order.inside, order.interleaved)
+
+
+def _at(base: _Base, system: System, fact: Fact, value: float) -> tuple[Cycles | None, float | None]:
+    """(cycles from step to step, seconds) with one fact at `value`."""
+    if value == fact.value:
+        cycles = _interval(base, system, base.order, base.late)
+    elif fact.name in _STRUCTURE:
+        if value < fact.value or fact.name in _SHAPES:
+            return None, None
+        late = base.late * (fact.name != _STREAMS)
+        cycles = _interval(base, system, _without(base, fact.name), late)
+    else:
+        try:
+            system = system.with_fact(fact.name, int(value))
+        except InputError:
+            return None, None
+        cycles = _interval(base, system, base.order, base.late)
+    return cycles, None if cycles is None else system.clock.seconds(cycles)
+
+
+def assumed_constants(
+    program: Program, system: System, timing: Timing, kind: StepKind | Timetable | None = None
+) -> tuple[Assumed, ...]:
+    """Every assumed fact of the machine with a range, those that move the time most first.
+
+    Each value means one re-timing of the whole timetable (about 10 ms for 24,000 class rows), in the order stated: see the
+    module. `timing` is the clean result for the same timetable.
+    """
+    timetable = pick(program, kind or timing.kind)
+    flat = expand(program.image, timetable, system)
+    base = _base(flat, timetable.kind, system, np.where(timing.chains.marked, timing.chains.late, 0))
+    best = timing.interval_cycles
+    seconds = system.clock.seconds(best)
+    out = []
+    for owner, fact in system.facts():
+        if fact.grade != "assumed" or fact.low == fact.high:
+            continue
+        nothing: tuple[Cycles | None, float | None] = (None, None)
+        low = _at(base, system, fact, fact.low) if base else nothing
+        high = _at(base, system, fact, fact.high) if base else nothing
+        out.append(Assumed(
+            owner, fact.name, fact.unit, fact.grade, fact.low, fact.value, fact.high, low[0], best, high[0],
+            _ratio(low[1], seconds), _ratio(high[1], seconds), fact.name in _STRUCTURE - _SHAPES,
+        ))  # fmt: skip
+    return tuple(sorted(out, key=lambda a: (-a.moves_ratio, a.owner, a.name)))
+
+
+def movers(constants: tuple[Assumed, ...], least: float = MOVES) -> tuple[Assumed, ...]:
+    """Those that move the simulated time by more than `least`, as a ratio."""
+    return tuple(a for a in constants if a.moves_ratio > least)
+
+
+def _ratio(seconds: float | None, best: float) -> float | None:
+    return None if seconds is None else seconds / best

@@ -1,0 +1,199 @@
+"""The second proof: the flat rows of a timetable, evaluated in the hash algebra, give the digest that the graph gave.
+
+`verify` proves that a program breaks no rule of the machine; it cannot know that a legal read is the right read. Here every
+element is a hash of how it came about, for all values of the runtime registers at once. Knows no model, only the image's
+names and shapes; docs/dataflow.md is the page that it and `graph.digest` are both written from.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.hw import System
+from ticktrue.isa import Op
+from ticktrue.program import Flat, Image, Packing, Program, Timetable, expand
+from ticktrue.program import columns as col
+from ticktrue.program.hashing import BAD, base, mix, tag
+from ticktrue.verify import dataflow_kernel, dataflow_memory_kernel, dataflow_plan_kernel
+from ticktrue.verify.dataflow_memory import BLOCK, HALVES, Hashes, Int64, Memory, memory_of
+
+PLANE = 512  # at least the rows of a plane and its columns
+
+
+class Part(NamedTuple):
+    """One tensor of the digest: its name and the sha256 of its hashes."""
+
+    name: str
+    sha256: str
+
+
+class Tags(NamedTuple):
+    """Constants of the ops, from docs/dataflow.md."""
+
+    CONVERT: np.uint64
+    SCALE: np.uint64
+    LANE_SUM: np.uint64
+    MEAN_RSQRT: np.uint64
+    CMUL_C: np.uint64
+    CMUL_S: np.uint64
+    ROPE_1: np.uint64
+    ROPE_2: np.uint64
+    MASK: np.uint64
+    MAX: np.uint64
+    EXP: np.uint64
+    COMBINE: np.uint64
+    DIVIDE: np.uint64
+    SILU_MUL: np.uint64
+    SCATTER: np.uint64
+    ARGMAX: np.uint64
+    PASS: np.uint64
+    NARROW: np.uint64
+    ONE: np.uint64
+
+
+class _Run(NamedTuple):
+    """What the interpreter works on; the last six are room for one event or one plane."""
+
+    mem: Memory
+    tags: Tags
+    pool: Hashes
+    address: Int64
+    peer: Int64
+    rank: Int64
+    halves: Hashes
+    lane: Hashes
+    column: Hashes
+    spare: Hashes
+    scaled: Hashes
+    present: npt.NDArray[np.bool_]
+    regular: npt.NDArray[np.bool_]
+
+
+def rows_digest(program: Program, timetable: Timetable, system: System) -> str:
+    """The dataflow digest of one timetable, from its flat rows on every chip."""
+    parts = rows_parts(program, timetable, system)
+    return hashlib.sha256("\n".join(part.sha256 for part in parts).encode()).hexdigest()
+
+
+def rows_parts(program: Program, timetable: Timetable, system: System) -> tuple[Part, ...]:
+    """Logits, next_token, then K and V of each layer: what the digest covers, one sha256 each."""
+    flat = expand(program.image, timetable, system)
+    memory = memory_of(program.image, timetable, flat.table)
+    _evaluate(flat, memory)
+    parts = [_logits(program.image, timetable, memory), _next_token(timetable, memory)]
+    parts += _state(program.image, timetable, memory)
+    if memory.stray[0]:  # something was written that no part shows
+        parts.append(Part("stray", str(int(memory.stray[0]))))
+    return tuple(parts)
+
+
+def _evaluate(flat: Flat, memory: Memory) -> None:
+    """Runs all rows; `memory` holds what they wrote."""
+    rows = flat.rows
+    if len(rows) == 0:
+        return
+    order = np.lexsort((np.arange(len(rows)), rows[:, col.C_ISSUE]))
+    stat = dataflow_plan_kernel.analyse(rows, order, _whole_tiles(rows, memory))
+    words = int(dataflow_plan_kernel.place(rows, order, stat))
+    chips = range(flat.plan.chips)
+    lanes = int(stat[:, dataflow_plan_kernel.S_ACTIVE].max()) + 1
+    events = int(stat[rows[:, col.C_OP] == Op.PASS, dataflow_plan_kernel.S_EVENTS].max(initial=1))
+    run = _Run(
+        mem=memory, tags=Tags(**{name: tag(name) for name in Tags._fields if name != "ONE"}, ONE=base("one")),
+        pool=np.empty((flat.plan.chips, max(1, words)), np.uint64),
+        address=np.stack([flat.address(c) for c in chips]), peer=np.stack([flat.peer(c) for c in chips]),
+        rank=np.array([[flat.plan.index(k, c) for c in chips] for k in range(3)], np.int64),
+        halves=np.empty(HALVES, np.uint64), lane=np.empty(max(lanes, PLANE), np.uint64),
+        column=np.empty(PLANE, np.uint64), spare=np.empty(PLANE, np.uint64),
+        scaled=np.empty(events * HALVES, np.uint64), present=np.zeros(PLANE, np.bool_),
+        regular=np.zeros(PLANE, np.bool_),
+    )  # fmt: skip
+    dataflow_kernel.evaluate(run, rows, order, stat)
+
+
+def _whole_tiles(rows: Int64, memory: Memory) -> Int64:
+    """1 for each LOAD of exactly one whole weight tile at a fixed address: int64[R]."""
+    k, regions = dataflow_memory_kernel, memory.regions
+    region = np.clip(rows[:, col.C_REGION], 0, len(regions) - 1)
+    lazy = (rows[:, col.C_OP] == Op.LOAD) & (rows[:, col.C_REGION] >= 0)
+    lazy &= regions[region, k.R_PACKING] == Packing.TILES
+    lazy &= (rows[:, col.C_N] == 1) & (rows[:, col.C_M] == 1) & (rows[:, col.C_RANKFN] == col.RANK_NONE)
+    lazy &= rows[:, col.C_DTYPE] == dataflow_plan_kernel.BF16
+    offset = rows[:, col.C_ABS] - regions[region, k.R_START]
+    key = region << 40 | np.clip(offset, 0, (1 << 40) - 1)
+    tile_region = np.repeat(np.arange(len(regions)), regions[:, k.R_TILE1] - regions[:, k.R_TILE0])
+    if len(tile_region) == 0:
+        return np.zeros(len(rows), np.int64)
+    tile_key = tile_region << 40 | memory.tiles[:, k.W_VECTOR]
+    at = np.clip(np.searchsorted(tile_key, key), 0, len(tile_key) - 1)
+    whole = (tile_key[at] == key) & (rows[:, col.C_WIDTH] == 2 * memory.tiles[at, k.W_ROWS])
+    return (lazy & whole & (offset >= 0)).astype(np.int64)
+
+
+def _part(name: str, value: Hashes) -> Part:
+    return Part(name, hashlib.sha256(np.ascontiguousarray(value, "<u8").data).hexdigest())
+
+
+def _lanes(memory: Memory, where: tuple[int, int, int], width: int, lanes: int) -> Hashes:
+    """float32 elements at (chip, region, vector)."""
+    out = np.zeros(lanes, np.uint64)
+    dataflow_memory_kernel.load(
+        memory, where, width, dataflow_plan_kernel.F32, out, np.empty(HALVES, np.uint64)
+    )
+    return out
+
+
+def _logits(image: Image, timetable: Timetable, memory: Memory) -> Part:
+    """Beat b of row t of a chip's columns lies at vector 4 (b * rows + t) of its output."""
+    output = next((o for o in timetable.outputs if o.name == "logits"), None)
+    head = next((t for t in image.tensors if t.name == "lm_head"), None)
+    rows = timetable.kind.tokens if timetable.kind.logits == "all" else 1
+    if output is None or head is None or output.rows != rows or not _is_region(memory, output.region):
+        return Part("logits", "missing")
+    out = np.zeros((rows, head.outputs), np.uint64)
+    for chip in range(image.key.plan.chips):
+        count = max(0, min(head.shard, head.outputs - chip * head.shard))
+        for row in range(rows):
+            for beat in range(-(-count // 320)):
+                lanes = min(320, count - beat * 320)
+                where = (chip, output.region, output.base + 4 * (beat * rows + row))
+                first = chip * head.shard + beat * 320
+                out[row, first : first + lanes] = _lanes(memory, where, 4, lanes)
+    return _part("logits", out)
+
+
+def _next_token(timetable: Timetable, memory: Memory) -> Part:
+    """Lane 1 of row t's vector: the same on every chip."""
+    output = next((o for o in timetable.outputs if o.name == "next_token"), None)
+    rows = timetable.kind.tokens if timetable.kind.logits == "all" else 1
+    if output is None or output.rows != rows or not _is_region(memory, output.region):
+        return Part("next_token", "missing")
+    out = np.zeros(rows, np.uint64)
+    for row in range(rows):
+        found = [
+            int(_lanes(memory, (chip, output.region, output.base + row), 1, 2)[1])
+            for chip in range(len(memory.cells))
+        ]
+        out[row] = found[0] if len(set(found)) == 1 else mix(np.uint64(found[0]), BAD)
+    return _part("next_token", out)
+
+
+def _is_region(memory: Memory, region: int) -> bool:
+    return 0 <= region < len(memory.regions)
+
+
+def _state(image: Image, timetable: Timetable, memory: Memory) -> list[Part]:
+    """K and V of every layer at the positions of the bucket; counts what was written anywhere else in state as stray."""
+    k, key = dataflow_memory_kernel, image.key
+    regions = memory.regions
+    of_kv = (regions[:, k.R_PACKING] == Packing.KV) & (regions[:, k.R_KEPT] > 0)
+    layers = int(regions[of_kv, k.R_P0].max(initial=-1)) // 2 + 1
+    out = []
+    for i in range(2 * layers):
+        value = np.zeros((BLOCK * timetable.kind.blocks, key.kv_heads * key.head_dim), np.uint64)
+        for region in np.flatnonzero(of_kv & (regions[:, k.R_P0] == i)):
+            k.state(memory, int(region), value)
+        out.append(_part(f"L{i // 2}.{'KV'[i % 2]}", value))
+    return out

@@ -1,0 +1,136 @@
+"""The SRAM of a program as tables for the kernels: where each region lies, what its elements hash to, what a step may write."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.isa import OpTable
+from ticktrue.program import Image, Packing, Region, RegionClass, Timetable, class_regions
+from ticktrue.program import columns as col
+from ticktrue.program.hashing import base, tag
+from ticktrue.units import ceil_div
+from ticktrue.verify import dataflow_memory_kernel as kernel
+
+Hashes = npt.NDArray[np.uint64]
+Int64 = npt.NDArray[np.int64]
+
+BLOCK = 64
+HALVES = 160
+MAX_KV = 1 << 16
+"""Of twice the layers: more is no model."""
+
+
+class Memory(NamedTuple):
+    """All chips' memory. `cells` uint64[chips, kept vectors, 160]; `seen` says which vectors hold something; the rest is tables."""
+
+    cells: Hashes
+    seen: npt.NDArray[np.uint8]
+    regions: Int64
+    tiles: Int64
+    pieces: Int64
+    tensors: Int64
+    tensor_base: Hashes
+    kv_base: Hashes
+    rope_base: Hashes
+    model: Int64
+    tag_gather: np.uint64
+    stray: Int64
+
+
+def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
+    """The memory before the step: nothing written, state and weights as leaves."""
+    key, kind = image.key, timetable.kind
+    regions = class_regions(image, timetable)
+    rows = _region_rows(image, regions, table)
+    kept = _place_cells(rows, regions, local_positions(kind.blocks, key.plan.cp))
+    tiles, pieces = _tiles(image, rows)
+    tensors = np.array([[t.outputs, t.inputs, t.shard] for t in image.tensors] or [[0, 0, 0]], np.int64)
+    names = [t.name for t in image.tensors] or [""]
+    is_kv = rows[:, kernel.R_PACKING] == Packing.KV
+    states = int(rows[is_kv, kernel.R_P0].max()) + 1 if is_kv.any() else 1
+    model = (
+        key.plan.chips, key.plan.h, key.plan.cp, key.kv_heads, key.head_dim, key.vocab, int(key.fmt == "f32"),
+        kind.tokens, kind.blocks,
+    )  # fmt: skip
+    return Memory(
+        cells=np.empty((key.plan.chips, kept, HALVES), np.uint64), seen=np.zeros((key.plan.chips, kept), np.uint8),
+        regions=rows, tiles=tiles, pieces=pieces, tensors=tensors,
+        tensor_base=np.array([base(n) for n in names], np.uint64),
+        kv_base=np.array([base(f"kv.{i}") for i in range(states)], np.uint64),
+        rope_base=np.array([base("rope_a"), base("rope_b")], np.uint64),
+        model=np.array(model, np.int64), tag_gather=tag("GATHER"), stray=np.zeros(1, np.int64),
+    )  # fmt: skip
+
+
+def local_positions(blocks: int, cp: int) -> int:
+    """Positions of the bucket that one chip of a context group holds, masked ones included."""
+    return ceil_div(blocks, cp) * BLOCK
+
+
+def _region_rows(image: Image, regions: tuple[Region, ...], table: OpTable) -> Int64:
+    rows = np.zeros((max(1, len(regions)), kernel.R_COLUMNS), np.int64)
+    for i, r in enumerate(regions):
+        packing = r.packing if _readable(image, r) else Packing.NONE
+        rows[i, kernel.R_CLASS], rows[i, kernel.R_PACKING] = r.cls, packing
+        rows[i, kernel.R_START] = r.group * table.group_vectors + r.base
+        rows[i, kernel.R_VECTORS], rows[i, kernel.R_STRIDE] = r.vectors, max(1, r.stride)
+        rows[i, kernel.R_TENSOR], rows[i, kernel.R_P0], rows[i, kernel.R_P1] = r.tensor, r.p0, r.p1
+    return rows
+
+
+def _readable(image: Image, r: Region) -> bool:
+    """Whether the packing of a region names things that exist."""
+    match r.packing:
+        case Packing.ROWS | Packing.LANES:
+            return 0 <= r.tensor < len(image.tensors)
+        case Packing.KV:
+            heads = image.key.kv_heads // image.key.plan.h
+            return 0 <= r.p0 < MAX_KV and 0 <= r.p1 < heads and image.key.head_dim > 0
+        case _:
+            return True
+
+
+def _place_cells(rows: Int64, regions: tuple[Region, ...], positions: int) -> int:
+    """Gives kept vectors to scratch, inbox and state: equal addresses, equal cells. Their number."""
+    written = [
+        i for i, r in enumerate(regions)
+        if r.cls in {RegionClass.SCRATCH, RegionClass.INBOX} or (r.cls == RegionClass.STATE and r.vectors)
+    ]  # fmt: skip
+    written.sort(key=lambda i: int(rows[i, kernel.R_START]))
+    used = end = 0
+    for i in written:
+        r = regions[i]
+        start, count = int(rows[i, kernel.R_START]), r.vectors
+        if r.cls == RegionClass.STATE:
+            count = min(count, positions * max(1, r.stride))
+        if start < end:  # shares cells with the regions before it
+            first = used - (end - start)
+            used, end = used + max(0, start + count - end), max(end, start + count)
+        else:
+            first, used, end = used, used + count, start + count
+        rows[i, kernel.R_CELLS], rows[i, kernel.R_KEPT] = first, count
+    return used
+
+
+def _tiles(image: Image, rows: Int64) -> tuple[Int64, Int64]:
+    """The tile table and the pieces in its order; fills the tile range of each region."""
+    p = image.pieces.astype(np.int64)
+    ok = (p[:, col.P_REGION] >= 0) & (p[:, col.P_REGION] < len(image.regions))
+    ok &= (p[:, col.P_TENSOR] >= 0) & (p[:, col.P_TENSOR] < len(image.tensors))
+    ok &= (p[:, col.P_LANE] >= 0) & (p[:, col.P_LANE] + p[:, col.P_COLS] <= kernel.HALVES * 2)
+    p = p[ok & (p[:, col.P_K0] >= 0) & (p[:, col.P_COL0] >= 0)]
+    p = p[np.lexsort((p[:, col.P_LANE], p[:, col.P_VECTOR], p[:, col.P_REGION]))]
+    if len(p) == 0:
+        return np.zeros((1, 4), np.int64), np.zeros((1, col.P_COLUMNS), np.int64)
+    new = np.ones(len(p), bool)
+    new[1:] = (p[1:, [col.P_REGION, col.P_VECTOR]] != p[:-1, [col.P_REGION, col.P_VECTOR]]).any(axis=1)
+    first = np.flatnonzero(new)
+    tiles = np.stack(
+        [p[first, col.P_VECTOR], p[first, col.P_ROWS], first, np.append(first[1:], len(p))], axis=1
+    ).astype(np.int64)
+    region = p[first, col.P_REGION]
+    every = np.arange(len(rows))
+    rows[:, kernel.R_TILE0] = np.searchsorted(region, every, side="left")
+    rows[:, kernel.R_TILE1] = np.searchsorted(region, every, side="right")
+    return tiles, np.ascontiguousarray(p)

@@ -1,0 +1,150 @@
+"""Whether every field of a row means something in its op: ranges by op, and zero where it means nothing (V100, V112)."""
+
+import numpy as np
+
+from ticktrue.isa import Dtype, Op, Unit
+from ticktrue.isa.ops import BLOCK, LANES
+from ticktrue.program import columns as col
+from ticktrue.program.types import Int64
+from ticktrue.verify.stored import ELEMENT_BYTES, LINK, MEMORY, UNIT, Mask, Stored
+from ticktrue.verify.verdict import Findings
+
+_X0 = {Op.INSTALL, Op.SCALE, Op.MEAN_RSQRT, Op.CMUL, Op.ROPE, Op.MASK, Op.COMBINE, Op.DIVIDE, Op.MERGE, Op.TRANSPOSE,
+       Op.SPREAD, Op.INSERT}  # fmt: skip
+_X1 = {Op.INSTALL, Op.MEAN_RSQRT, Op.ROPE}
+_A = {Op.INSTALL: 3, Op.MASK: 1, Op.MOVE: 3, Op.MERGE: 4, Op.LANE_ARGMAX: 3}
+_WIDTH = {Op.LOAD, Op.GATHER, Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL}
+_DTYPE = _WIDTH | {Op.TRANSPOSE}
+
+
+def check_fields(s: Stored, findings: Findings) -> None:
+    """Finds fields that contradict others or have no meaning where they stand, and attributes that cannot be."""
+    _canonical(s, findings)
+    _memory(s, findings)
+    _ports(s, findings)
+    _widths(s, findings)
+    _attributes(s, findings)
+    _install(s, findings)
+
+
+def _is(s: Stored, ops: set[Op]) -> Mask:
+    return np.isin(s.op, [int(o) for o in ops])
+
+
+def _zero(s: Stored, findings: Findings, mask: Mask, what: tuple[str, Int64, int]) -> None:
+    """V100 where a field without meaning is not its one value."""
+    name, values, expected = what
+    text = f"expected {name} = {expected}, which means nothing here, found {{}}"
+    s.each(findings, "V100", mask & (values != expected), text, values)
+
+
+def _canonical(s: Stored, findings: Findings) -> None:
+    t, v = s.t, s.v
+    n, p, m, q = (t[:, c] for c in (col.T_N, col.T_P, col.T_M, col.T_Q))
+    memory = MEMORY[s.op]
+    ranked = t[:, col.T_RANKFN] != col.RANK_NONE
+    context = _is(s, {Op.MASK, Op.SCATTER})
+    patterned = (t[:, col.T_PEERS] > 0) | ranked | context | (s.op == Op.LANE_ARGMAX)
+    everywhere = (
+        (n == 1, ("p", p, 0)), (m == 1, ("q", q, 0)),
+        ((n == 1) | ~memory, ("step", t[:, col.T_STEP], 0)), ((m == 1) | ~memory, ("step2", t[:, col.T_STEP2], 0)),
+        (~memory, ("group", t[:, col.T_GROUP], -1)), (~memory, ("region", v[:, col.V_REGION], -1)),
+        (~memory, ("base", v[:, col.V_BASE], 0)), (~memory, ("rank_fn", t[:, col.T_RANKFN], 0)),
+        (~ranked, ("rank_stride", t[:, col.T_RANKSTRIDE], 0)),
+        (t[:, col.T_REGFN] == 0, ("reg_stride", t[:, col.T_REGSTRIDE], 0)),
+        (~patterned, ("pattern", t[:, col.T_PATTERN], 0)),
+        (~_is(s, _X0), ("x0", t[:, col.T_X0], 0)), (~_is(s, _X1), ("x1", t[:, col.T_X1], 0)),
+        (~_is(s, _WIDTH), ("width", t[:, col.T_WIDTH], 0)),
+    )  # fmt: skip
+    for mask, what in everywhere:
+        _zero(s, findings, mask, what)
+    _zero(s, findings, ~_is(s, _DTYPE | {Op.CONVERT, Op.PASS}), ("dtype", t[:, col.T_DTYPE], 0))
+    for i, column in enumerate((col.V_A0, col.V_A1, col.V_A2, col.V_A3)):
+        _zero(s, findings, ~_is(s, {o for o, count in _A.items() if count > i}), (f"a{i}", v[:, column], 0))
+    told = (("dtype", col.T_DTYPE, s.op == Op.CONVERT, Dtype.BF16), ("dtype", col.T_DTYPE, s.op == Op.PASS, Dtype.F32),
+            ("pattern", col.T_PATTERN, context, col.PATTERN_CONTEXT))  # fmt: skip
+    for name, column, mask, expected in told:
+        text = f"expected {name} = {int(expected)}, which follows from the op, found {{}}"
+        s.each(findings, "V100", mask & (t[:, column] != expected), text, t[:, column])
+    s.each(findings, "V112", (n > 1) & (p < 1), "expected p of 1 or more between its events, found {}", p)
+    s.each(findings, "V112", (m > 1) & (q < 1), "expected q of 1 or more between its rounds, found {}", q)
+
+
+def _memory(s: Stored, findings: Findings) -> None:
+    """A memory row has a region, in the bank group it states; only LOAD may be wide."""
+    memory, region = MEMORY[s.op], s.v[:, col.V_REGION]
+    s.each(findings, "V112", memory & (region < 0), "expected a region, found {}", region)
+    groups = np.array([r.group for r in s.regions] + [-1], dtype=np.int64)
+    stated = s.t[:, col.T_GROUP]
+    s.each(findings, "V100", memory & (region >= 0) & (groups[region] != stated),
+           "expected the bank group of its region, found {}", stated)  # fmt: skip
+    s.each(findings, "V112", (s.t[:, col.T_WIDE] > 0) & (s.op != Op.LOAD), "expected a LOAD to be wide, found another op")
+
+
+def _ports(s: Stored, findings: Findings) -> None:
+    """The stated port exists; it is 0 where it is derived (PASS, links, peers' copies)."""
+    port, op = s.v[:, col.V_PORT], s.op
+    derived = (op == Op.PASS) | LINK[op] | (s.t[:, col.T_PEERS] > 0)
+    _zero(s, findings, derived, ("port", port, 0))
+    unit = np.where(s.t[:, col.T_WIDE] > 0, int(Unit.MEM_WIDE), UNIT[op])
+    limit = s.table.ports[unit].copy()
+    install = op == Op.INSTALL
+    limit[install] = s.table.byte_planes // ELEMENT_BYTES[s.t[install, col.T_DTYPE]]
+    bad = ~derived & ((port < 0) | (port >= limit))
+    s.each(findings, "V112", bad, "expected a port that the unit has, found {}", port)
+    s.each(findings, "V108", LINK[op] & (s.t[:, col.T_PEERS] == 0), "names no peers: no link leads from a chip to itself")
+
+
+def _widths(s: Stored, findings: Findings) -> None:
+    width, n, x0 = s.t[:, col.T_WIDTH], s.t[:, col.T_N], s.t[:, col.T_X0]
+    s.each(findings, "V112", _is(s, _WIDTH) & (width < 1), "expected vectors to move, found {}", width)
+    reshape = _is(s, {Op.TRANSPOSE, Op.SPREAD})
+    s.each(findings, "V112", reshape & ((x0 < 1) | (x0 > LANES)), f"expected 1 to {LANES} results (x0), found {{}}", x0)
+    s.each(findings, "V112", (s.op == Op.TRANSPOSE) & (n > LANES), f"expected at most {LANES} vectors (n), found {{}}", n)
+    s.each(findings, "V112", (s.op == Op.SPREAD) & (n != 1), "expected one vector (n = 1), found {}", n)
+    s.each(findings, "V112", (s.op == Op.MASK) & (n > BLOCK), f"expected at most {BLOCK} positions (n), found {{}}", n)
+    rounds = s.op == Op.MASK
+    tokens = s.timetable.kind.tokens
+    s.each(findings, "V100", rounds & (x0 != tokens), f"expected the {tokens} tokens of the step (x0), found {{}}", x0)
+
+
+def _attributes(s: Stored, findings: Findings) -> None:
+    """V112 for attributes that name lanes or columns that do not exist."""
+    x0, x1 = s.t[:, col.T_X0], s.t[:, col.T_X1]
+    a0, a1, a2, a3 = (s.v[:, c] for c in (col.V_A0, col.V_A1, col.V_A2, col.V_A3))
+    head = _is(s, {Op.CMUL, Op.ROPE})
+    tests = (
+        (head, (x0 < 2) | (x0 > LANES) | (x0 % 2 != 0), "an even head size (x0)", x0),
+        (s.op == Op.ROPE, (x1 < 1) | (x1 > LANES) | (x0 * np.minimum(x1, LANES) > LANES), "heads that fit a beat (x1)", x1),
+        (s.op == Op.COMBINE, (x0 < 1) | (x0 > LANES - 2), "a head size that leaves lanes for l and m (x0)", x0),
+        (s.op == Op.DIVIDE, (x0 < 1) | (x0 > LANES - 1), "a head size that leaves a lane for l (x0)", x0),
+        (s.op == Op.INSERT, (x0 < 0) | (x0 >= LANES), "a lane (x0)", x0),
+        (s.op == Op.MASK, a0 < 0, "a first block (a0)", a0),
+        (s.op == Op.MOVE, (a0 < 0) | (a1 < 1) | (a0 + a1 > LANES), "lanes to take (a0, a1)", a0),
+        (s.op == Op.MOVE, (a2 < 0) | (a2 + a1 > LANES), "lanes to fill (a2)", a2),
+        (s.op == Op.MERGE, (x0 < 1) | (a0 < 1) | (a0 > LANES * np.maximum(x0, 1)), "beats that hold the columns of a source (x0)", x0),
+        (s.op == Op.MERGE, (a1 < 0) | (a2 < 0), "a first source beat and a first column (a1, a2)", a1),
+        (s.op == Op.MERGE, (a3 < 1) | (a3 > LANES), "columns that fit a beat (a3)", a3),
+        (s.op == Op.LANE_ARGMAX, (a0 < 1) | (a1 < 1) | (a2 < 0), "columns per rank, of all, and before these (a0, a1, a2)", a0),
+    )  # fmt: skip
+    for mask, wrong, text, values in tests:
+        s.each(findings, "V112", mask & wrong, f"expected {text}, found {{}}", values)
+
+
+def _install(s: Stored, findings: Findings) -> None:
+    """An INSTALL brings whole rows of at most 320 lanes into the rows that the plane has."""
+    install, t, v = s.op == Op.INSTALL, s.t, s.v
+    width, per_row = t[:, col.T_WIDTH], t[:, col.T_X0]
+    depth = s.system.chip.value("mxm_rows_8bit") // ELEMENT_BYTES[t[:, col.T_DTYPE]]
+    rows = np.where(per_row > 0, width // np.maximum(per_row, 1), 1) * t[:, col.T_N]
+    first, low, high = v[:, col.V_A0], v[:, col.V_A1], v[:, col.V_A2]
+    ones = t[:, col.T_X1]
+    tests = (
+        ((per_row < 0) | ((per_row > 0) & (width % np.maximum(per_row, 1) != 0)), "whole rows in an event (x0)", per_row),
+        ((first < 0) | (first + rows > depth), "rows that the plane has (a0)", first),
+        ((low < 0) | (high <= low) | (high > LANES), "columns to keep (a1, a2)", low),
+        ((ones < 0) | (ones > 1), "0 or 1 for a column of ones (x1)", ones),
+        ((ones == 1) & (high >= LANES), "a free column for the ones (a2)", high),
+    )
+    for wrong, text, values in tests:
+        s.each(findings, "V112", install & wrong, f"expected {text}, found {{}}", values)

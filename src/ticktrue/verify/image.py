@@ -1,0 +1,219 @@
+"""Whether an image holds together: its key, its regions within the bank groups, and the packing table of its weights."""
+
+import numpy as np
+
+from ticktrue.hw import System
+from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES, ROPE_ROWS, VECTOR_BYTES
+from ticktrue.program import Image, Packing, Region, RegionClass, Tensor
+from ticktrue.program import columns as col
+from ticktrue.units import ceil_div
+from ticktrue.verify.verdict import Findings
+
+GREATEST = 2**31 - 1
+BF16_LANES = VECTOR_BYTES // 2
+BEAT_VECTORS = 4
+TILE_ROW_VECTORS = 2
+_PACKINGS = {
+    RegionClass.WEIGHT: {Packing.TILES, Packing.ROWS},
+    RegionClass.CONST: {Packing.LANES, Packing.ROPE_A, Packing.ROPE_B},
+    RegionClass.STATE: {Packing.KV},
+}
+
+
+def whole(value: object, low: int, high: int = GREATEST) -> bool:
+    """Whether a value is an integer of that range."""
+    return isinstance(value, int | np.integer) and low <= int(value) <= high
+
+
+def check_image(image: Image, system: System, findings: Findings) -> bool:
+    """Finds what is wrong with an image; whether timetables over it can be looked at."""
+    before = findings.total
+    if _key_ranges(image, findings):
+        _plan(image, system, findings)
+    groups = system.chip.value("mem_groups")
+    size = system.chip.value("sram_bytes") // system.chip.value("vector_bytes") // groups
+    tensors = [t for t in image.tensors if _tensor(t, findings)]
+    fine = all([check_region(r, groups, size, findings) for r in image.regions])  # every one, not the first bad one
+    if not fine or findings.total > before or len(tensors) < len(image.tensors):
+        return False
+    _overlap(image.regions, findings)
+    for r in image.regions:
+        _packing(image, r, findings)
+    if pieces_form(image, findings):
+        _pieces(image, findings)
+    return findings.total == before
+
+
+def _key_ranges(image: Image, findings: Findings) -> bool:
+    key, fine = image.key, True
+    for name in ("max_context", "slots", "t_max", "vocab", "kv_heads", "heads", "head_dim"):
+        if not whole(getattr(key, name), 1):
+            findings.field("V112", f"key.{name}", f"expected a positive number, found {getattr(key, name)!r}")
+            fine = False
+    for name in ("chips", "h", "cp"):
+        if not whole(getattr(key.plan, name), 1, LANE_BLOCKS * LANE_BLOCKS):
+            findings.field("V112", f"key.plan.{name}", f"expected a number of chips, found {getattr(key.plan, name)!r}")
+            fine = False
+    if key.fmt not in {"bf16", "f32"}:
+        findings.field("V112", "key.fmt", f"expected bf16 or f32, found {key.fmt!r}")
+        fine = False
+    return fine
+
+
+def _plan(image: Image, system: System, findings: Findings) -> None:
+    key, plan = image.key, image.key.plan
+    rules = (
+        ("key.plan.chips", plan.chips == plan.h * plan.cp, f"h * cp = {plan.h * plan.cp} chips, found {plan.chips}"),
+        ("key.plan.h", key.kv_heads % plan.h == 0, f"a divisor of {key.kv_heads} KV heads, found {plan.h}"),
+        ("key.plan.cp", plan.cp & (plan.cp - 1) == 0 and plan.cp <= LANE_BLOCKS,
+         f"a power of two up to {LANE_BLOCKS}, found {plan.cp}"),
+        ("key.kv_heads", key.heads % key.kv_heads == 0, f"a divisor of {key.heads} heads, found {key.kv_heads}"),
+        ("key.plan.chips", plan.chips <= system.chips, f"at most the {system.chips} chips of {system.name}, found {plan.chips}"),
+        ("key.system", key.system == system.name, f"{system.name}, found {key.system}"),
+        ("key.facts", key.facts == system.fact_digest(), f"the facts of {system.name}, found others"),
+    )  # fmt: skip
+    for where, fine, text in rules:
+        if not fine:
+            findings.field("V100", where, f"expected {text}")
+
+
+def _tensor(t: Tensor, findings: Findings) -> bool:
+    fine = whole(t.outputs, 1) and whole(t.inputs, 1) and whole(t.shard, 1)
+    if not fine:
+        findings.field("V112", f"tensor {t.name}", f"expected positive sizes, found [{t.outputs}, {t.inputs}] in {t.shard}")
+    return fine
+
+
+def check_region(r: Region, groups: int, size: int, findings: Findings) -> bool:
+    """Finds numbers of a region that cannot be, and a region outside its bank group of `size` vectors."""
+    numbers = (r.group, r.base, r.stride, r.count, r.tensor, r.p0, r.p1)
+    if not all(whole(x, -GREATEST) for x in numbers) or r.stride < 1 or r.count < 0:
+        findings.field("V112", f"region {r.name}",
+                       f"expected a stride and a count, found {r.count!r} records of {r.stride!r} vectors")  # fmt: skip
+        return False
+    if not 0 <= r.group < groups:
+        findings.field("V109", f"region {r.name}", f"expected a bank group below {groups}, found {r.group}")
+        return False
+    if r.base < 0 or r.base + r.vectors > size:
+        findings.field("V109", f"region {r.name}", f"vectors {r.base:_} to {r.base + r.vectors:_} lie outside bank group "
+                       f"{r.group} of {size:_} vectors")  # fmt: skip
+        return False
+    return True
+
+
+def _overlap(regions: tuple[Region, ...], findings: Findings) -> None:
+    ordered = sorted((r for r in regions if r.vectors), key=lambda r: (r.group, r.base))
+    reach: Region | None = None
+    for r in ordered:
+        if reach is not None and reach.group == r.group and r.base < reach.base + reach.vectors:
+            findings.field("V109", f"regions {reach.name}, {r.name}", f"both hold vector {r.base:_} of bank group {r.group}")
+        if reach is None or reach.group != r.group or r.base + r.vectors > reach.base + reach.vectors:
+            reach = r
+
+
+def _packing(image: Image, r: Region, findings: Findings) -> None:
+    where = f"region {r.name}"
+    if r.cls == RegionClass.SCRATCH:
+        findings.field("V112", where, "expected a class of the image, found scratch")
+        return
+    if r.packing not in _PACKINGS.get(r.cls, {Packing.NONE}):
+        findings.field("V100", where, f"a {r.cls.name.lower()} region is not packed as {Packing(r.packing).name}")
+        return
+    named = r.packing in {Packing.ROWS, Packing.LANES}
+    if not (0 <= r.tensor < len(image.tensors) if named else r.tensor == -1):
+        findings.field("V100", where, f"expected {'a tensor' if named else 'no tensor'}, found {r.tensor}")
+        return
+    for name, expected, found in _derived(image, r):
+        if expected != found:
+            findings.field("V100", f"{where}, {name}", f"expected {expected} by its packing rule, found {found}")
+
+
+def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
+    """(field, what the packing rule gives, what is stored)."""
+    key = image.key
+    rope_stride = ceil_div(4 * key.head_dim, VECTOR_BYTES)
+    positions = BLOCK * ceil_div(key.max_context + key.t_max, BLOCK)
+    match r.packing:
+        case Packing.ROWS:
+            t = image.tensors[r.tensor]
+            beats, width = ceil_div(t.shard, LANES), ceil_div(min(t.shard, LANES), BF16_LANES)
+            out = [("stride", beats * width, r.stride), ("count", t.outputs, r.count), ("p0", 0, r.p0), ("p1", 0, r.p1)]
+        case Packing.LANES:
+            beats = ceil_div(image.tensors[r.tensor].inputs, LANES)
+            out = [("stride", BEAT_VECTORS, r.stride), ("count", beats, r.count), ("p0", 0, r.p0), ("p1", 0, r.p1)]
+        case Packing.ROPE_A | Packing.ROPE_B:
+            rows = ROPE_ROWS if r.packing == Packing.ROPE_B else ceil_div(positions, ROPE_ROWS)
+            out = [("stride", rope_stride, r.stride), ("count", rows, r.count), ("p0", key.head_dim, r.p0), ("p1", 0, r.p1)]
+        case Packing.KV:
+            out = _kv_fields(image, r, positions // BLOCK)
+        case _:
+            out = [("p0", 0, r.p0), ("p1", 0, r.p1)]
+    return out
+
+
+def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int]]:
+    """As `_derived`, of a state region: `hv` heads side by side from the first one, p1."""
+    key = image.key
+    lanes = BF16_LANES if key.fmt == "bf16" else BF16_LANES // 2
+    local = key.kv_heads // key.plan.h
+    hv = min(max(1, lanes // key.head_dim), local)
+    first = r.p1 if 0 <= r.p1 < local and r.p1 % hv == 0 else 0
+    count = BLOCK * ceil_div(blocks, key.plan.cp)
+    return [("stride", ceil_div(hv * key.head_dim, lanes), r.stride), ("count", count, r.count), ("p1", first, r.p1),
+            ("p0", abs(r.p0), r.p0)]  # fmt: skip
+
+
+def pieces_form(image: Image, findings: Findings) -> bool:
+    """Whether the packing table is a table of pieces of tiles that exist."""
+    p = image.pieces
+    if not isinstance(p, np.ndarray) or p.dtype.kind not in "iu" or p.ndim != 2 or p.shape[1] != col.P_COLUMNS:  # noqa: PLR2004
+        findings.field("V112", "pieces", f"expected int32[*, {col.P_COLUMNS}]")
+        return False
+    p = p.astype(np.int64)
+    tiles = np.array([r.packing == Packing.TILES for r in image.regions] + [False])
+    of = np.where((p[:, col.P_REGION] >= 0) & (p[:, col.P_REGION] < len(image.regions)), p[:, col.P_REGION], len(image.regions))
+    bad = ~tiles[of] | (p[:, col.P_TENSOR] < 0) | (p[:, col.P_TENSOR] >= len(image.tensors))
+    bad |= (p[:, [col.P_VECTOR, col.P_LANE, col.P_K0, col.P_COL0]] < 0).any(axis=1)
+    bad |= (p[:, [col.P_ROWS, col.P_COLS]] < 1).any(axis=1)
+    for piece in np.flatnonzero(bad)[: max(findings.room, 1)].tolist():
+        findings.field("V112", f"pieces[{piece}]", "expected a piece of a tile region and of a tensor, found neither or a negative")
+    return not bad.any()
+
+
+def _pieces(image: Image, findings: Findings) -> None:
+    p = image.pieces.astype(np.int64)
+    vectors = np.array([r.vectors for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
+    inputs, shard = (np.array([getattr(t, f) for t in image.tensors], dtype=np.int64) for f in ("inputs", "shard"))
+    tensor = p[:, col.P_TENSOR]
+    tests = (
+        (p[:, col.P_VECTOR] + TILE_ROW_VECTORS * p[:, col.P_ROWS] > vectors, "the tile ends beyond its region"),
+        (p[:, col.P_LANE] + p[:, col.P_COLS] > LANES, f"the piece ends beyond lane {LANES}"),
+        (p[:, col.P_K0] + p[:, col.P_ROWS] > inputs[tensor], "the piece has rows beyond the tensor's inputs"),
+        (p[:, col.P_COL0] + p[:, col.P_COLS] > shard[tensor], "the piece has columns beyond the tensor's shard"),
+    )
+    for mask, text in tests:
+        for piece in np.flatnonzero(mask)[: max(findings.room, 1)].tolist():
+            findings.field("V100", f"pieces[{piece}]", text)
+    _tiles(p, findings)
+    area = np.zeros(len(image.tensors), dtype=np.int64)
+    np.add.at(area, tensor, p[:, col.P_ROWS] * p[:, col.P_COLS])
+    for t in np.unique(tensor).tolist():
+        if area[t] != inputs[t] * shard[t]:
+            findings.field("V100", f"tensor {image.tensors[t].name}",
+                           f"expected pieces of {inputs[t] * shard[t]:_} elements, found {area[t]:_}")  # fmt: skip
+
+
+def _tiles(p: np.ndarray, findings: Findings) -> None:
+    """Pieces of one tile have its rows and their own lanes; tiles follow each other."""
+    p = p[np.lexsort((p[:, col.P_LANE], p[:, col.P_VECTOR], p[:, col.P_REGION]))]
+    a, b = p[:-1], p[1:]
+    region = a[:, col.P_REGION] == b[:, col.P_REGION]
+    tile = region & (a[:, col.P_VECTOR] == b[:, col.P_VECTOR])
+    tests = (
+        (tile & (a[:, col.P_ROWS] != b[:, col.P_ROWS]), "pieces of one tile have different numbers of rows"),
+        (tile & (a[:, col.P_LANE] + a[:, col.P_COLS] > b[:, col.P_LANE]), "two pieces of one tile share lanes"),
+        (region & ~tile & (a[:, col.P_VECTOR] + TILE_ROW_VECTORS * a[:, col.P_ROWS] > b[:, col.P_VECTOR]), "two tiles overlap"),
+    )
+    for mask, text in tests:
+        for at in np.flatnonzero(mask)[: max(findings.room, 1)].tolist():
+            findings.field("V100", f"pieces of region {int(b[at, col.P_REGION])}, vector {int(b[at, col.P_VECTOR])}", text)

@@ -1,0 +1,126 @@
+"""Where memory rows may go: classes of regions, register functions, and addresses over all events, ranks and register values."""
+
+import numpy as np
+
+from ticktrue.isa import Op, RegFn
+from ticktrue.isa.ops import BLOCK, ROPE_ROWS
+from ticktrue.program import Image, RegionClass, StepKind
+from ticktrue.program import columns as col
+from ticktrue.program.types import Int64
+from ticktrue.verify.stored import MEMORY, READS, WRITES, Mask, Stored
+from ticktrue.verify.verdict import Findings, Violation
+
+MAX_VECTORS = 1 << 26
+"""Greatest vectors that one row touches, events that repeat an address counted: no region is larger."""
+
+_LEGAL = (
+    (Op.GATHER, RegFn.TOKEN, (RegionClass.WEIGHT,)),
+    (Op.GATHER, RegFn.P_DIV, (RegionClass.CONST,)),
+    (Op.GATHER, RegFn.P_MOD, (RegionClass.CONST,)),
+    (Op.GATHER, RegFn.LAST, (RegionClass.SCRATCH, RegionClass.INBOX)),
+    (Op.SCATTER, RegFn.KV, (RegionClass.STATE,)),
+)
+_TOKEN_FUNCTIONS = (RegFn.TOKEN, RegFn.P_DIV, RegFn.P_MOD, RegFn.KV)
+
+
+def greatest(image: Image, kind: StepKind) -> Int64:
+    """Greatest value of each register function in a step: int64[functions]. The least is 0 for all."""
+    last = BLOCK * kind.blocks - 1
+    out = np.zeros(len(RegFn), dtype=np.int64)
+    out[RegFn.TOKEN] = image.key.vocab - 1
+    out[RegFn.P_DIV] = last // ROPE_ROWS
+    out[RegFn.P_MOD] = min(last, ROPE_ROWS - 1)
+    out[RegFn.KV] = (kind.blocks - 1) // image.key.plan.cp * BLOCK + BLOCK - 1
+    out[RegFn.LAST] = kind.tokens - 1
+    return out
+
+
+def check_addresses(s: Stored, findings: Findings) -> None:
+    """Finds rows that address what they may not, or can leave their region."""
+    before = findings.total
+    _classes(s, findings)
+    _functions(s, findings)
+    if findings.total == before:
+        _reach(s, findings)
+
+
+def _class_of(s: Stored) -> Int64:
+    classes = np.array([int(r.cls) for r in s.regions] + [-1], dtype=np.int64)
+    return np.where(MEMORY[s.op], classes[s.v[:, col.V_REGION]], -1)
+
+
+def _classes(s: Stored, findings: Findings) -> None:
+    """STORE and SCATTER write what they may; nothing reads code or an arena."""
+    op, cls = s.op, _class_of(s)
+    scratch = (cls == RegionClass.SCRATCH) | (cls == RegionClass.INBOX)
+    bad = ((op == Op.STORE) & ~scratch) | ((op == Op.SCATTER) & (cls != RegionClass.STATE))
+    bad &= WRITES[op]
+    s.each(findings, "V116", bad, "writes region {}, which its op may not write", s.v[:, col.V_REGION])
+    nothing = READS[op] & ((cls == RegionClass.CODE) | (cls == RegionClass.ARENA))
+    s.each(findings, "V103", nothing, "reads region {}, where nothing that the program means lies", s.v[:, col.V_REGION])
+
+
+def _functions(s: Stored, findings: Findings) -> None:
+    op, fn, cls = s.op, s.t[:, col.T_REGFN], _class_of(s)
+    plain = ~np.isin(op, [int(Op.GATHER), int(Op.SCATTER)])
+    legal: Mask = plain & (fn == RegFn.NONE)
+    for an_op, a_fn, classes in _LEGAL:
+        inside = np.isin(cls, [int(c) for c in classes])
+        # a SCATTER outside state is V116, not a matter of its register
+        legal |= (op == an_op) & (fn == a_fn) & (inside | (op == Op.SCATTER))
+    s.each(findings, "V122", ~legal, "register function {} is not legal in this op and region", fn)
+    late = legal & np.isin(fn, [int(f) for f in _TOKEN_FUNCTIONS]) & (s.t[:, col.T_N] > s.timetable.kind.tokens)
+    s.each(findings, "V122", late, f"takes the register of token {{}} of a step of {s.timetable.kind.tokens}", s.t[:, col.T_N] - 1)
+
+
+def _reach(s: Stored, findings: Findings) -> None:
+    """V120, V121: by interval arithmetic; V112 for a row that touches more vectors than any memory has."""
+    t, v, memory = s.t, s.v, MEMORY[s.op]
+    plan, top = s.image.key.plan, greatest(s.image, s.timetable.kind)
+    sizes = np.array([plan.size(k) for k in range(3)], dtype=np.int64)
+    ranked = t[:, col.T_RANKFN] != col.RANK_NONE
+    parts = np.stack([
+        (t[:, col.T_N] - 1) * t[:, col.T_STEP], (t[:, col.T_M] - 1) * t[:, col.T_STEP2],
+        np.where(ranked, (sizes[t[:, col.T_PATTERN]] - 1) * t[:, col.T_RANKSTRIDE], 0),
+        top[t[:, col.T_REGFN]] * t[:, col.T_REGSTRIDE],
+    ])  # fmt: skip
+    low = v[:, col.V_BASE] + np.minimum(parts, 0).sum(axis=0)
+    high = v[:, col.V_BASE] + np.maximum(parts, 0).sum(axis=0) + t[:, col.T_WIDTH]
+    region = v[:, col.V_REGION]
+    vectors = np.array([r.vectors for r in s.regions] + [0], dtype=np.int64)[region]
+    base = np.array([r.base for r in s.regions] + [0], dtype=np.int64)[region]
+    out = memory & ((low < 0) | (high > vectors))
+    stripe = memory & ((base + low < 0) | (base + high > s.table.group_vectors))
+    _leaves(s, findings, out & ~stripe, (low, high))
+    _leaves(s, findings, stripe, (low, high))
+    values = np.where(t[:, col.T_REGSTRIDE] != 0, top[t[:, col.T_REGFN]] + 1, 1).astype(float)
+    touched = values * t[:, col.T_N] * t[:, col.T_M] * t[:, col.T_WIDTH]
+    s.each(findings, "V112", memory & (touched > MAX_VECTORS), f"touches more than {MAX_VECTORS:_} vectors")
+
+
+def _leaves(s: Stored, findings: Findings, mask: Mask, span: tuple[Int64, Int64]) -> None:
+    low, high = span
+    rows = np.flatnonzero(mask)
+    listed = rows[: findings.room].tolist()
+    for row in listed:
+        r = s.regions[int(s.v[row, col.V_REGION])]
+        stripe = r.base + int(low[row]) < 0 or r.base + int(high[row]) > s.table.group_vectors
+        code, beyond = ("V121", f"bank group {r.group}") if stripe else ("V120", f"region {r.name}")
+        name = s.name(row)
+        message = (f"{name} can reach vectors {int(low[row]):_} to {int(high[row]) - 1:_} of region {r.name} ({r.vectors:_} vectors), "
+                   f"beyond {beyond}")  # fmt: skip
+        place = f"{s.where}, chain {int(s.chain[row])} row {int(s.local[row])}"
+        cycle = int(s.timetable.chains[s.chain[row], 1] + s.t[row, col.T_OFFSET])
+        findings.add(Violation(code, message, _chip(s, row, low_side=bool(low[row] < 0)), cycle, name, f"region {r.name}", place))
+    findings.count(len(rows) - len(listed))
+
+
+def _chip(s: Stored, row: int, *, low_side: bool) -> int:
+    """A chip whose rank takes the address of a row furthest to that side."""
+    if s.t[row, col.T_RANKFN] == col.RANK_NONE:
+        return 0
+    plan, pattern = s.image.key.plan, int(s.t[row, col.T_PATTERN])
+    furthest = plan.size(pattern) - 1 if (int(s.t[row, col.T_RANKSTRIDE]) >= 0) != low_side else 0
+    if s.t[row, col.T_RANKFN] == col.RANK_FROM and s.t[row, col.T_PEERS] > 0:
+        furthest = (furthest + 1) % plan.size(pattern)  # its first copy hears the chip before it
+    return plan.member(pattern, 0, furthest)

@@ -1,0 +1,129 @@
+"""Whether each row hears what its op takes: kinds of operands, packets against lanes, and numbers that bf16 can hold (V112)."""
+
+import numpy as np
+
+from ticktrue.isa import Dtype, Kind, Op
+from ticktrue.isa.ops import LANES
+from ticktrue.program import columns as col
+from ticktrue.program.types import Int64
+from ticktrue.verify.shape import source_of
+from ticktrue.verify.stored import ELEMENT_BYTES, KIND, STREAMS, YIELDS, Mask, Stored
+from ticktrue.verify.verdict import Findings
+
+_PACKET = (Op.LOAD, Op.GATHER, Op.SEND, Op.RECEIVE)
+_TAKES_PACKET = (Op.INSTALL, Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE)
+_CUTS = (Op.STORE, Op.SCATTER, Op.SEND)
+_KEEPS = (Op.MOVE, Op.MERGE, Op.TRANSPOSE, Op.SPREAD, Op.BROADCAST, Op.INSERT, Op.MAX)
+"""Ops whose result is some of their operands' numbers."""
+
+
+def check_operands(s: Stored, findings: Findings) -> None:
+    """Finds rows that hear too few, too many or the wrong kind of rows, or more or other lanes than they can take."""
+    before = findings.total
+    _arity(s, findings)
+    if findings.total == before:
+        _kinds(s, findings)
+    if findings.total == before:
+        _packets(s, findings)
+        _precision(s, findings)
+
+
+def _is(op: Int64, ops: tuple[Op, ...]) -> Mask:
+    return np.isin(op, [int(o) for o in ops])
+
+
+def _arity(s: Stored, findings: Findings) -> None:
+    op = s.op
+    s0, s1 = s.t[:, col.T_S0] >= 0, s.t[:, col.T_S1] >= 0
+    alone = (op == Op.RECEIVE) & ~s0
+    s.each(findings, "V106", alone, "listens for a vector that nobody sends (s0 names no SEND)")
+    needs0, needs1 = STREAMS[op] >= 1, (STREAMS[op] == 2) | (op == Op.PASS)  # noqa: PLR2004 - two operands
+    s.each(findings, "V112", needs0 & ~s0 & ~alone, "expected an operand in s0, found none")
+    s.each(findings, "V112", needs1 & ~s1, "expected an operand in s1, found none")
+    s.each(findings, "V112", (~needs0 & s0) | (~needs1 & s1), "takes no such operand")
+
+
+def _kinds(s: Stored, findings: Findings) -> None:
+    """RECEIVE hears a SEND, PASS names an INSTALL in s1, everything else hears a result that lies on streams."""
+    op = s.op
+    for column, name in ((col.T_S0, "s0"), (col.T_S1, "s1")):
+        source = source_of(s, column)
+        heard = source >= 0
+        of = op[np.where(heard, source, 0)]
+        receive = heard & (op == Op.RECEIVE)
+        s.each(findings, "V106", receive & (of != Op.SEND), "listens for a vector that nobody sends (s0 names no SEND)")
+        tile = heard & (op == Op.PASS) & (column == col.T_S1)
+        s.each(findings, "V112", tile & (of != Op.INSTALL), "expected s1 to name an INSTALL, found another op")
+        rest = heard & ~receive & ~tile
+        s.each(findings, "V112", rest & ~YIELDS[of], f"expected {name} to name a row with a result, found none")
+    loads = source_of(s, col.T_S0)
+    wide = (loads >= 0) & (s.t[np.maximum(loads, 0), col.T_WIDE] > 0)
+    s.each(findings, "V112", wide & (op != Op.INSTALL), "hears a wide LOAD, which goes to INSTALL only")
+    second = source_of(s, col.T_S1)
+    wide = (second >= 0) & (s.t[np.maximum(second, 0), col.T_WIDE] > 0)
+    s.each(findings, "V112", wide, "hears a wide LOAD, which goes to INSTALL only")
+
+
+def _lanes(s: Stored) -> Int64:
+    """Lanes in the packet of each row: width times lanes per vector of its dtype."""
+    return s.t[:, col.T_WIDTH] * (LANES // ELEMENT_BYTES[s.t[:, col.T_DTYPE]])
+
+
+def _packets(s: Stored, findings: Findings) -> None:
+    op, width, dtype = s.op, s.t[:, col.T_WIDTH], s.t[:, col.T_DTYPE]
+    lanes = _lanes(s)
+    for column in (col.T_S0, col.T_S1):
+        source = source_of(s, column)
+        heard = (source >= 0) & ~((op == Op.PASS) & (column == col.T_S1))
+        at = np.where(heard, source, 0)
+        packet = heard & _is(op[at], _PACKET)
+        raw = packet & (lanes[at] > LANES)
+        s.each(findings, "V112", raw & ~_is(op, _TAKES_PACKET), f"hears a packet of {{}} lanes where {LANES} fit", lanes[at])
+        # the row at the peer is the packet that was sent; a raw packet has no lanes to cut
+        same = (packet & (op == Op.RECEIVE)) | (raw & _is(op, _CUTS))
+        differ = (width != width[at]) | (dtype != dtype[at])
+        s.each(findings, "V112", same & differ, "expected width and type of the packet it hears, found width {}", width)
+        cut = heard & _is(op, _CUTS) & ~raw & (lanes > LANES)
+        s.each(findings, "V112", cut, f"writes {{}} lanes where {LANES} exist", lanes)
+    _installed(s, findings)
+
+
+def _installed(s: Stored, findings: Findings) -> None:
+    """An INSTALL takes the packet it hears as it is; only bf16 is widened, to a float32 plane."""
+    op, t = s.op, s.t
+    source = np.maximum(source_of(s, col.T_S0), 0)
+    install = op == Op.INSTALL
+    packet = install & _is(op[source], _PACKET)
+    s.each(findings, "V112", packet & (t[:, col.T_WIDTH] != t[source, col.T_WIDTH]),
+           "expected the width of the packet it hears, found {}", t[:, col.T_WIDTH])  # fmt: skip
+    narrowed = packet & (t[:, col.T_DTYPE] == Dtype.BF16) & (t[source, col.T_DTYPE] == Dtype.F32)
+    s.each(findings, "V112", narrowed, "installs float32 rows into a bf16 plane")
+    per_row = np.where(t[:, col.T_X0] > 0, t[:, col.T_X0], t[:, col.T_WIDTH])
+    heard = np.where(packet, t[source, col.T_DTYPE], t[:, col.T_DTYPE])
+    lanes = per_row * (LANES // ELEMENT_BYTES[heard])
+    s.each(findings, "V112", install & (lanes > LANES), f"installs rows of {{}} lanes where {LANES} exist", lanes)
+    s.each(findings, "V112", install & ~packet & (t[:, col.T_X0] != 0), "expected x0 = 0 for rows that are beats, found {}",
+           t[:, col.T_X0])  # fmt: skip
+
+
+def _precision(s: Stored, findings: Findings) -> None:
+    """What is stored, sent or multiplied as bf16 holds numbers that bf16 can hold: loaded as such, or CONVERTed."""
+    op, dtype = s.op, s.t[:, col.T_DTYPE]
+    s0, s1 = source_of(s, col.T_S0), source_of(s, col.T_S1)
+    exact = (_is(op, (*_PACKET, Op.CONVERT)) & (dtype == Dtype.BF16)).astype(bool)
+    kept = _is(op, _KEEPS)
+    # operands are earlier rows: as many rounds as the longest run of moves settle every row
+    while True:
+        new = exact | (kept & exact[np.maximum(s0, 0)] & ((s1 < 0) | exact[np.maximum(s1, 0)]))
+        if (new == exact).all():
+            break
+        exact = new
+    rounds = (_is(op, _CUTS) | (op == Op.INSTALL)) & (dtype == Dtype.BF16)
+    heard = np.maximum(s0, 0)
+    raw = _is(op[heard], _PACKET) & (_lanes(s)[heard] > LANES)
+    s.each(findings, "V112", rounds & ~raw & ~exact[heard], "takes as bf16 a number that bf16 may not hold: a CONVERT is missing")
+    tile = np.maximum(s1, 0)
+    narrow = (op == Op.PASS) & (KIND[op[tile]] == Kind.INSTALL) & (dtype[tile] == Dtype.BF16)
+    s.each(findings, "V112", narrow & ~exact[heard], "passes a number that bf16 may not hold through a bf16 plane")
+    turned = (op == Op.TRANSPOSE) & (dtype == Dtype.BF16)
+    s.each(findings, "V112", turned & ~exact[heard], "takes as bf16 a number that bf16 may not hold: a CONVERT is missing")
