@@ -40,18 +40,17 @@ class Lowered:
 
 def _defined_lanes(flat: Flat) -> list[int]:
     """Lanes of each row's result that an op defines; the others are +0."""
-    rows = flat.rows
+    rows = flat.rows.tolist()
     lanes = [0] * len(rows)
-    for r in range(len(rows)):
-        row = rows[r]
-        op = int(row[col.C_OP])
+    for r, row in enumerate(rows):
+        op = row[col.C_OP]
         a = lanes[row[col.C_S0]] if row[col.C_S0] >= 0 else 0
         b = lanes[row[col.C_S1]] if row[col.C_S1] >= 0 else 0
         lanes[r] = _lanes_of(op, row, a, b)
     return lanes
 
 
-def _lanes_of(op: int, row: Int64, a: int, b: int) -> int:
+def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:
     x0 = int(row[col.C_X0])
     match op:
         case Op.LOAD | Op.GATHER:
@@ -82,7 +81,7 @@ def _lanes_of(op: int, row: Int64, a: int, b: int) -> int:
             return a
 
 
-def _read_lanes(op: int, row: Int64, demand: int) -> tuple[int, int]:
+def _read_lanes(op: int, row: list[int], demand: int) -> tuple[int, int]:
     """Lanes of its operands that a row reads, if `demand` lanes of its own result are read."""
     x0 = int(row[col.C_X0])
     match op:
@@ -120,20 +119,20 @@ def _read_lanes(op: int, row: Int64, demand: int) -> tuple[int, int]:
 
 def _demands(flat: Flat, order: Int64) -> Int64:
     """Lanes of each result that some consumer reads."""
-    rows = flat.rows
-    demand = np.zeros(len(rows), dtype=np.int64)
-    for r in order[::-1]:
+    rows = flat.rows.tolist()
+    demand = [0] * len(rows)
+    for r in order[::-1].tolist():
         row = rows[r]
-        a, b = _read_lanes(int(row[col.C_OP]), row, int(demand[r]))
+        a, b = _read_lanes(row[col.C_OP], row, demand[r])
         s0, s1 = row[col.C_S0], row[col.C_S1]
         if s0 >= 0:
             demand[s0] = max(demand[s0], a)
         if s1 >= 0 and row[col.C_OP] != Op.PASS:
             demand[s1] = max(demand[s1], b)
-    return np.minimum(demand, LANES)
+    return np.minimum(np.array(demand, dtype=np.int64), LANES)
 
 
-def _events(row: Int64) -> int:
+def _events(row: list[int]) -> int:
     """Events of a row's result."""
     n, m, x0 = int(row[col.C_N]), int(row[col.C_M]), int(row[col.C_X0])
     op = int(row[col.C_OP])
@@ -190,6 +189,7 @@ class _Lowering:
     def __init__(self, flat: Flat, written: npt.NDArray[np.bool_]) -> None:
         self.flat = flat
         self.rows = flat.rows
+        self.list: list[list[int]] = flat.rows.tolist()
         self.written = written
         self.order = np.lexsort((np.arange(len(flat.rows)), flat.rows[:, col.C_ISSUE])).astype(np.int64)
         self.lanes = _defined_lanes(flat)
@@ -220,37 +220,37 @@ class _Lowering:
                 self.demand[load] = LANES
 
     def _last_use(self) -> Int64:
-        last = self.position.copy()
-        for r in self.order:
-            for c in (col.C_S0, col.C_S1):
-                s = int(self.rows[r, c])
+        last, position = self.position.tolist(), self.position.tolist()
+        s0, s1 = self.rows[:, col.C_S0].tolist(), self.rows[:, col.C_S1].tolist()
+        op = self.rows[:, col.C_OP].tolist()
+        for r in range(len(last)):
+            for s in (s0[r], s1[r]):
                 if s >= 0:
-                    last[s] = max(last[s], self.position[r])
-        for r in self.order[::-1]:  # SEND and RECEIVE, and planes, hold what they forward
-            s = int(self.rows[r, col.C_S0])
-            if s >= 0 and self.rows[r, col.C_OP] in {Op.SEND, Op.RECEIVE, Op.INSTALL}:
-                last[s] = max(last[s], last[r])
-        return last
+                    last[s] = max(last[s], position[r])
+        forwards = {int(Op.SEND), int(Op.RECEIVE), int(Op.INSTALL)}
+        for r in self.order[::-1].tolist():  # SEND and RECEIVE, and planes, hold what they forward
+            if s0[r] >= 0 and op[r] in forwards:
+                last[s0[r]] = max(last[s0[r]], last[r])
+        return np.array(last, dtype=np.int64)
 
     def _needed_columns(self) -> dict[int, tuple[int, int]]:
         """Columns of each PASS that its consumers read."""
         need: dict[int, tuple[int, int]] = {}
-        rows = self.rows
-        for r in range(len(rows)):
-            s = int(rows[r, col.C_S0])
-            for s in (int(rows[r, col.C_S0]), int(rows[r, col.C_S1])):
-                if s >= 0 and rows[s, col.C_OP] == Op.PASS and rows[r, col.C_OP] != Op.PASS:
+        rows = self.list
+        for row in rows:
+            for s in (row[col.C_S0], row[col.C_S1]):
+                if s >= 0 and rows[s][col.C_OP] == Op.PASS and row[col.C_OP] != Op.PASS:
                     lo, hi = 0, int(self.demand[s])
-                    if rows[r, col.C_OP] == Op.MOVE:
-                        lo, hi = int(rows[r, col.C_A0]), int(rows[r, col.C_A0] + rows[r, col.C_A1])
+                    if row[col.C_OP] == Op.MOVE:
+                        lo, hi = row[col.C_A0], row[col.C_A0] + row[col.C_A1]
                     old = need.get(s, (lo, hi))
                     need[s] = (min(lo, old[0]), max(hi, old[1]))
         return need
 
-    def buffer_of(self, r: int, offsets: Int64) -> int:
+    def buffer_of(self, r: int) -> int:
         """The row whose buffer holds the data of row r: RECEIVE and SEND forward their source's."""
-        while self.rows[r, col.C_OP] in {Op.SEND, Op.RECEIVE}:
-            r = int(self.rows[r, col.C_S0])
+        while self.list[r][col.C_OP] in {Op.SEND, Op.RECEIVE}:
+            r = self.list[r][col.C_S0]
         return r
 
 
@@ -265,6 +265,8 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
     pool, offset, stride = _Pool(), np.zeros(len(rows), dtype=np.int64), np.maximum(low.demand, 1)
     stride = np.minimum(stride, LANES)
     steps = np.zeros((len(rows), L_COLUMNS), dtype=np.int64)
+    for to, source in _COPIED:
+        steps[:, to] = rows[low.order, source]
     for at, r in enumerate(low.order):
         _lower_row(low, int(r), at, steps, (offset, stride, pool))
     groups = rows[:, col.C_GROUP]
@@ -278,10 +280,8 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
 
 def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int64, Int64, _Pool]) -> None:
     offset, stride, pool = buffers
-    row, step = low.rows[r], steps[at]
-    op = int(row[col.C_OP])
-    for to, source in _COPIED:
-        step[to] = row[source]
+    row, step = low.list[r], steps[at]
+    op = row[col.C_OP]
     step[L_ROW] = r
     step[L_SOURCE] = -1
     own_buffer = op not in {Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL} and r not in low.lazy
@@ -300,11 +300,11 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
     for c, o, s in ((col.C_S0, L_A, L_SA), (col.C_S1, L_B, L_SB)):
         source = int(row[c])
         if source >= 0 and not (op == Op.PASS and c == col.C_S1):
-            held = low.buffer_of(source, offset)
+            held = low.buffer_of(source)
             step[o], step[s] = offset[held], stride[held]
     if op in {Op.STORE, Op.SCATTER}:
         source = int(row[col.C_S0])
-        step[L_SOURCE] = source if low.rows[source, col.C_OP] == Op.RECEIVE else -1
+        step[L_SOURCE] = source if low.list[source][col.C_OP] == Op.RECEIVE else -1
     if op == Op.PASS:
         _lower_pass(low, r, step, offset)
 

@@ -22,14 +22,13 @@ def mask(pool, a, sa, o, so, n, m, lanes, tokens, first, cp, c, pos):
         for i in range(n):
             at = (j * n + i) * sa
             to = (j * n + i) * so
-            beyond = block + i - pos  # row t sees it if beyond <= t
-            if beyond <= 0:
-                for lane in range(lanes):
-                    pool[o + to + lane] = pool[a + at + lane]
-            else:
-                for lane in range(lanes):
-                    v = pool[a + at + lane]
-                    pool[o + to + lane] = SENTINEL if beyond > lane % tokens else v
+            hidden = min(max(block + i - pos, 0), tokens)  # rows t < hidden do not see it
+            x = pool[a + at : a + at + lanes]
+            z = pool[o + to : o + to + lanes]
+            z[:] = x
+            if hidden > 0:
+                for head in range(0, lanes, tokens):
+                    z[head : min(head + hidden, lanes)] = SENTINEL
 
 
 @njit(cache=True, error_model="numpy")

@@ -23,25 +23,25 @@ from ticktrue.sim.tie import label_of
 from ticktrue.units import Cycles
 
 _CAUSE = {
-    Unit.MEM_WIDE: res.SRAM, Unit.MEM_READ: res.SRAM, Unit.MEM_WRITE: res.SRAM, Unit.MXM_LOAD: res.WEIGHT_LOAD,
-    Unit.MXM_PLANE: res.MXM, Unit.VXM: res.VXM, Unit.SXM: res.SXM, Unit.C2C_SEND: res.SERIALIZATION,
-    Unit.C2C_RECV: res.SERIALIZATION,
+    int(Unit.MEM_WIDE): res.SRAM, int(Unit.MEM_READ): res.SRAM, int(Unit.MEM_WRITE): res.SRAM,
+    int(Unit.MXM_LOAD): res.WEIGHT_LOAD, int(Unit.MXM_PLANE): res.MXM, int(Unit.VXM): res.VXM, int(Unit.SXM): res.SXM,
+    int(Unit.C2C_SEND): res.SERIALIZATION, int(Unit.C2C_RECV): res.SERIALIZATION,
 }  # fmt: skip
-# Where rows of one stream hold their ports equally long, the stream's rhythm is put down to the first of these.
-_PRECEDENCE = (Unit.C2C_SEND, Unit.C2C_RECV, Unit.MXM_LOAD, Unit.MXM_PLANE, Unit.SXM, Unit.VXM, Unit.MEM_READ,
-               Unit.MEM_WRITE, Unit.MEM_WIDE)  # fmt: skip
-_RANK = {unit: len(_PRECEDENCE) - i for i, unit in enumerate(_PRECEDENCE)}
-
-
+# Where rows of one stream hold their ports equally long, the stream's rhythm is put down to the last of these.
+_PRECEDENCE = (Unit.MEM_WIDE, Unit.MEM_WRITE, Unit.MEM_READ, Unit.VXM, Unit.SXM, Unit.MXM_PLANE, Unit.MXM_LOAD,
+               Unit.C2C_RECV, Unit.C2C_SEND)  # fmt: skip
+_RANK = {int(unit): i for i, unit in enumerate(_PRECEDENCE)}
+_PASS, _SEND = int(Op.PASS), int(Op.SEND)
+_NAMES = tuple(op.name for op in Op)
+_STREAM, _TILE, _AFTER = "stream", "tile", "after"
 _INDEX = re.compile(r"^L\d+\.|\[[^\]]*\]|#.*$")
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step back within a chain: from row `row` at `begin` (offset of the chain) up to the last step's begin."""
+    """One step back within a chain: row `row` is what takes the time from offset `begin` to the last step's begin."""
 
     begin: int
-    end: int
     row: int
     cause: str
 
@@ -59,15 +59,42 @@ class _Links:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chains:
-    """All that a walk reads; `inside` lists, per row, rows of the same chain that it follows, with the cost."""
+class _Rows:
+    """Columns of all rows as plain lists (a walk reads single values), times relative to the chain's start.
 
-    flat: Flat
-    times: RowTimes
-    slots: Int64
-    arrival: Int64
-    shape: Int64
-    inside: dict[int, list[tuple[int, int]]]
+    `last` is the issue of the last event, `inner` its distance from the first one of the same j, `way` the cycles from a
+    row's last event to its consumer's, `slot` those of them that a link is held; `inside` lists, per row, the rows of its own chain
+    that end exactly when it begins.
+    """
+
+    op: list[int]
+    unit: list[int]
+    s0: list[int]
+    s1: list[int]
+    w: list[int]
+    offset: list[int]
+    end: list[int]
+    last: list[int]
+    inner: list[int]
+    way: list[int]
+    slot: list[int]
+    maps: list[bool]
+    inside: dict[int, list[int]]
+
+
+def _rows(flat: Flat, machine: Machine, order: Order, times: RowTimes) -> _Rows:
+    rows, shape = flat.rows, shape_of(flat.rows)
+    way = machine.arrival(rows) + np.where(shape == RESHAPE, rows[:, col.C_X0] - 1, 0)
+    inside: dict[int, list[int]] = {}
+    for e in np.flatnonzero(weights(order.inside, times) == 0):
+        inside.setdefault(int(order.inside.then[e]), []).append(int(order.inside.first[e]))
+    columns = (
+        rows[:, col.C_OP], rows[:, col.C_UNIT], rows[:, col.C_S0], rows[:, col.C_S1], rows[:, col.C_W], times.offset,
+        times.end, times.end - rows[:, col.C_W], (rows[:, col.C_N] - 1) * rows[:, col.C_P], way, machine.slots(rows),
+        shape == MAP,
+    )  # fmt: skip
+    op, unit, s0, s1, w, offset, end, last, inner, ways, slot, maps = (c.tolist() for c in columns)
+    return _Rows(op, unit, s0, s1, w, offset, end, last, inner, ways, slot, maps, inside)
 
 
 def _links(flat: Flat, order: Order, times: RowTimes) -> _Links:
@@ -81,37 +108,23 @@ def _links(flat: Flat, order: Order, times: RowTimes) -> _Links:
     return _Links(bind, data, first, then, kind.astype(np.int64), weight)
 
 
-def _inside(order: Order, times: RowTimes) -> dict[int, list[tuple[int, int]]]:
-    """Per row the rows of its own chain that end exactly when it begins, other than by stream: {row: [(row, end)]}."""
-    out: dict[int, list[tuple[int, int]]] = {}
-    cost = weights(order.inside, times)
-    for e in np.flatnonzero(cost == 0):
-        x, r = int(order.inside.first[e]), int(order.inside.then[e])
-        out.setdefault(r, []).append((x, int(times.offset[r])))
-    return out
-
-
 class _Walk:
     """Walks back through one chain, choosing at each row the tie that leads to the earliest offset."""
 
-    def __init__(self, chains: _Chains) -> None:
-        self._c = chains
+    def __init__(self, rows: _Rows) -> None:
+        self._r = rows
         self._reach: dict[int, tuple[int, str, int]] = {}
 
     def _ties(self, r: int) -> list[tuple[str, int]]:
-        rows, t = self._c.flat.rows, self._c.times
-        out: list[tuple[str, int]] = []
-        is_pass = rows[r, col.C_OP] == Op.PASS
-        if rows[r, col.C_S0] >= 0:
-            out.append(("stream", int(rows[r, col.C_S0])))
-        s1 = int(rows[r, col.C_S1])
-        if s1 >= 0 and not is_pass:
-            out.append(("stream", s1))
-        if s1 >= 0 and is_pass:
-            fill = (rows[s1, col.C_N] - 1) * rows[s1, col.C_P] + rows[s1, col.C_W] + self._c.arrival[s1]
-            if t.offset[s1] + fill == t.offset[r]:
-                out.append(("plane", s1))
-        out += [("inside", x) for x, _ in self._c.inside.get(r, [])]
+        c, out = self._r, []
+        if c.s0[r] >= 0:
+            out.append((_STREAM, c.s0[r]))
+        s1 = c.s1[r]
+        if s1 >= 0 and c.op[r] != _PASS:
+            out.append((_STREAM, s1))
+        elif s1 >= 0 and c.offset[s1] + c.inner[s1] + c.w[s1] + c.way[s1] == c.offset[r]:
+            out.append((_TILE, s1))
+        out += [(_AFTER, x) for x in c.inside.get(r, ())]
         return out
 
     def reach(self, r: int) -> tuple[int, str, int]:
@@ -119,8 +132,8 @@ class _Walk:
         known = self._reach.get(r)
         if known is not None:
             return known
-        best = (int(self._c.times.offset[r]), "", -1)
-        self._reach[r] = best
+        best = (self._r.offset[r], "", -1)
+        self._reach[r] = best  # a ring of operands (an illegal program) ends here
         for kind, x in self._ties(r):
             low = self.reach(x)[0]
             if low < best[0] or best[2] < 0:
@@ -130,56 +143,37 @@ class _Walk:
 
     def steps(self, r: int, end: int) -> list[_Step]:
         """Steps from the offset `end`, where row r has done its work, back to the root of its path."""
-        c, rows = self._c, self._c.flat.rows
-        out: list[_Step] = []
-        last = self._last(r)
-        if end > c.times.end[r]:
-            out.append(_Step(int(c.times.end[r]), end, r, res.SRAM))
-        out.append(_Step(last, int(c.times.end[r]), r, self._cause(r)))
-        beat = [r]
-        while True:
+        c = self._r
+        last, beat = c.last[r], [r]
+        out = [_Step(c.end[r], r, res.SRAM)] if end > c.end[r] else []
+        out.append(_Step(last, r, self._cause(r)))
+        for _ in range(len(c.op)):
             _, kind, x = self.reach(r)
-            if kind == "stream":
-                gap = int(c.arrival[x]) + (int(rows[x, col.C_X0]) - 1 if c.shape[x] == RESHAPE else 0)
-                out += self._flight(x, last - gap, last)
-                beat = [x] if c.shape[x] != MAP else [*beat, x]
-                last -= gap
+            if kind == _STREAM:
+                out += self._flight(x, last)
+                beat = [*beat, x] if c.maps[x] else [x]
+                last -= c.way[x]
             else:
                 # from the last event back to the first: the rhythm of the stream, set by its slowest row
-                first = int(c.times.offset[r]) if kind != "plane" else last - self._inner(r)
-                out.append(_Step(first, last, *self._slowest(beat)))
+                first = last - c.inner[r] if kind == _TILE else c.offset[r]
+                slow = max(beat, key=lambda r: (c.w[r], _RANK[c.unit[r]]))
+                out.append(_Step(first, slow, self._cause(slow)))
                 if x < 0:
                     return out
-                last = self._last(x)
-                if kind == "plane":
-                    out.append(_Step(last, first, x, res.WEIGHT_LOAD))
-                else:
-                    out.append(_Step(last, first, x, self._cause(x)))
-                beat = [x]
+                last, beat = c.last[x], [x]
+                out.append(_Step(last, x, self._cause(x)))
             r = x
-
-    def _last(self, r: int) -> int:
-        """Offset of the last event of a row."""
-        return int(self._c.times.end[r] - self._c.flat.rows[r, col.C_W])
-
-    def _inner(self, r: int) -> int:
-        return int((self._c.flat.rows[r, col.C_N] - 1) * self._c.flat.rows[r, col.C_P])
+        return out
 
     def _cause(self, r: int) -> str:
-        return _CAUSE[Unit(int(self._c.flat.rows[r, col.C_UNIT]))]
+        return _CAUSE[self._r.unit[r]]
 
-    def _slowest(self, beat: list[int]) -> tuple[int, str]:
-        rows = self._c.flat.rows
-        r = max(beat, key=lambda r: (int(rows[r, col.C_W]), _RANK[Unit(int(rows[r, col.C_UNIT]))]))
-        return r, self._cause(r)
-
-    def _flight(self, x: int, begin: int, end: int) -> list[_Step]:
-        """The way of a result of row x to its consumer; a link's way is the first bit's latency, then one slot."""
-        rows = self._c.flat.rows
-        if rows[x, col.C_OP] != Op.SEND:
-            return [_Step(begin, end, x, self._cause(x))]
-        slot = int(self._c.slots[x])
-        return [_Step(end - slot, end, x, res.SERIALIZATION), _Step(begin, end - slot, x, res.FIRST_BIT)]
+    def _flight(self, x: int, end: int) -> list[_Step]:
+        """The way of a result of row x to its consumer at `end`; a link's way is the first bit's latency, then one slot."""
+        c = self._r
+        if c.op[x] != _SEND:
+            return [_Step(end - c.way[x], x, self._cause(x))]
+        return [_Step(end - c.slot[x], x, res.SERIALIZATION), _Step(end - c.way[x], x, res.FIRST_BIT)]
 
 
 def _wait(flat: Flat, links: _Links, chain: int, marked: bool) -> str:
@@ -200,8 +194,8 @@ def _wait(flat: Flat, links: _Links, chain: int, marked: bool) -> str:
 class _Path:
     """Collects segments from the end of the step backwards; each takes what is left between its begin and the cursor."""
 
-    def __init__(self, flat: Flat, labels: tuple[str, ...], end: int) -> None:
-        self._flat, self._labels = flat, labels
+    def __init__(self, op: list[int], labels: tuple[str, ...], end: int) -> None:
+        self._op, self._labels = op, labels
         self.cursor = end
         self.segments: list[res.Segment] = []
 
@@ -210,7 +204,7 @@ class _Path:
         cycles, begin = self.cursor - max(begin, 0), max(begin, 0)
         if cycles <= 0:
             return
-        op = Op(int(self._flat.rows[row, col.C_OP])).name if row >= 0 else "WAIT"
+        op = _NAMES[self._op[row]] if row >= 0 else "WAIT"
         label = label_of(self._labels, chain)
         self.segments.append(res.Segment(Cycles(begin), Cycles(cycles), chain, label, op, cause))
         self.cursor = begin
@@ -223,11 +217,11 @@ def critical_path(
     if not len(flat.rows):
         return ()
     links, chain = _links(flat, order, times), flat.rows[:, col.C_CHAIN]
-    arrival, shape = machine.arrival(flat.rows), shape_of(flat.rows)
-    walk = _Walk(_Chains(flat, times, machine.slots(flat.rows), arrival, shape, _inside(order, times)))
+    rows = _rows(flat, machine, order, times)
+    walk = _Walk(rows)
     done = flat.start[chain] + times.readable
     x = int(np.argmax(done))
-    path = _Path(flat, timetable.labels, int(done[x]))
+    path = _Path(rows.op, timetable.labels, int(done[x]))
     end = int(times.readable[x])
     for _ in range(2 * len(flat.start) + 2):
         u = int(chain[x])

@@ -13,7 +13,8 @@ from ticktrue.sim.memory_kernel import memory_pairs
 from ticktrue.sim.order_kernel import INTERLEAVE, sweep
 
 Int8 = npt.NDArray[np.int8]
-_UNITS = len(Unit)
+_BYTE_PLANE = len(Unit)  # a resource that is no unit: what an INSTALL fills; PASSes drive the plane's port
+_UNITS = len(Unit) + 1
 _ROOM = 1 << 18  # slots of the set of memory pairs, twice what a small model needs; grown where it does not do
 
 
@@ -64,19 +65,19 @@ def plane_end(flat: Flat) -> Int64:
 
 
 def _port_uses(flat: Flat) -> list[tuple[Int64, Int64, bool]]:
-    """(resource, row, plane) of everything but links: VXM, SXM, memory ports, the weight-load port, byte planes."""
+    """(resource, row, plane) of all but links: memory, VXM, SXM, PASS, weight-load ports and byte planes."""
     rows = flat.rows
     unit, port, op = rows[:, col.C_UNIT], rows[:, col.C_PORT], rows[:, col.C_OP]
     link = (unit == Unit.C2C_SEND) | (unit == Unit.C2C_RECV)
     install = np.flatnonzero(op == Op.INSTALL)
-    plain = np.flatnonzero(~link & (unit != Unit.MXM_LOAD) & (unit != Unit.MXM_PLANE))
+    plain = np.flatnonzero(~link & (op != Op.INSTALL))
     loads = np.full(len(install), int(Unit.MXM_LOAD), dtype=np.int64)
     out = [(unit[plain] + _UNITS * (port[plain] + 1), plain, False), (loads, install, False)]
     bytes_each = np.array([2, 4, 1, 1], dtype=np.int64)[rows[install, col.C_DTYPE]]
     for k in range(4):
         used = bytes_each > k
         plane = port[install[used]] * bytes_each[used] + k
-        out.append((int(Unit.MXM_PLANE) + _UNITS * (plane + 1), install[used], True))
+        out.append((_BYTE_PLANE + _UNITS * (plane + 1), install[used], True))
     return out
 
 

@@ -8,6 +8,7 @@ from ticktrue.program import Flat, Program, StepKind, Timetable, expand
 from ticktrue.program import columns as col
 from ticktrue.sim.critical import critical_path, shares
 from ticktrue.sim.machine import Machine
+from ticktrue.sim.offset import local_pairs, offset_mismatches
 from ticktrue.sim.order import Order, order_of
 from ticktrue.sim.order_kernel import READ_AFTER_WRITE
 from ticktrue.sim.result import ChainTimes, Timing
@@ -61,6 +62,8 @@ def replay(program: Program, timetable: Timetable, system: System, flat: Flat) -
     chains = ChainTimes(stated, solution.earliest, marked)
     recomputed = duration_of(flat, solution.start, times)
     mismatches = tie_mismatches(flat, machine, timetable.labels)
+    local = local_pairs(flat, order, times)
+    mismatches += offset_mismatches(flat, machine, local, timetable.labels, mismatches)
     mismatches += _mismatches(timetable, chains, solution.settled, recomputed)
     path = critical_path(flat, machine, order, times, timetable)
     causes, phases = shares(path)

@@ -4,7 +4,7 @@ Not a first-order estimate along one path: periods and offsets of every chain ar
 starts, in the same order on every port. What a scheduler would reorder, it does not see.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,13 @@ from ticktrue.program import Flat, Program, StepKind, Timetable, expand
 from ticktrue.program import columns as col
 from ticktrue.program.expand import hold_cycles
 from ticktrue.program.types import Int64
-from ticktrue.sim.machine import Machine, shape_of, stagger_of
+from ticktrue.sim.machine import Machine, stagger_of
+from ticktrue.sim.offset import Floors, local_pairs, solve_offsets, stated_base
 from ticktrue.sim.order import Order, order_of, progression
-from ticktrue.sim.order_kernel import PLANE, PORT
+from ticktrue.sim.order_kernel import PLANE, PORT, READ_AFTER_WRITE
 from ticktrue.sim.replay import deskew_cycles, host_cycles, pick
 from ticktrue.sim.result import Timing
-from ticktrue.sim.settle_kernel import settle
-from ticktrue.sim.starts import RowTimes, duration_of, solve, stated_times, weights
+from ticktrue.sim.starts import RowTimes, duration_of, solve, stated_times
 from ticktrue.units import Cycles
 
 MOVES = 0.02  # a constant that moves a result by more is named beside it (issue 8, `ticktrue run`)
@@ -72,71 +72,49 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What stays when the machine changes: rows, order, and what the timetable adds to the least periods and offsets."""
+    """What stays when the machine changes: rows, order, and what the timetable adds to least periods and offsets."""
 
     flat: Flat
     order: Order
     kind: StepKind
     local: Int64
-    p_floor: Int64
-    q_slack: Int64
-    offset_slack: Int64
+    floors: Floors
+    slack: Int64
     late: Int64
-
-
-def _local(flat: Flat, order: Order, times: RowTimes) -> Int64:
-    """Pairs inside chains as int64[pairs, 4] = (chain, x, r, kind), in order of chain.
-
-    Left out where the stated rows overlap: event by event in one progression (31 section 8), which their streams keep.
-    """
-    pairs = order.inside.where(weights(order.inside, times) <= 0)
-    chain = flat.rows[pairs.then, col.C_CHAIN]
-    table = np.stack([chain, pairs.first, pairs.then, pairs.kind.astype(np.int64)], axis=1)
-    return np.ascontiguousarray(table[np.argsort(chain, kind="stable")])
-
-
-def _settled(base: _Base, machine: Machine, w: Int64) -> tuple[Int64, Int64, Int64, bool]:
-    """(p, q, base offset, whether solved) of all rows on a machine where events hold their ports for `w` cycles."""
-    rows = base.flat.rows
-    n, _, m, _, _ = progression(rows)
-    s0, s1 = np.ascontiguousarray(rows[:, col.C_S0]), np.ascontiguousarray(rows[:, col.C_S1])
-    p, q, offset, good = settle(
-        base.flat.row_of_chain, shape_of(rows), rows[:, col.C_OP] == Op.PASS, s0, s1, n, m, w, machine.arrival(rows),
-        int(machine.table.latency[Op.INSTALL]), machine.write_end(rows), stagger_of(base.flat), base.local,
-        base.p_floor, base.q_slack,
-    )  # fmt: skip
-    return p, q, offset, bool(good)
 
 
 def _base(flat: Flat, kind: StepKind, system: System, late: Int64) -> _Base | None:
     """What the timetable states beyond the least, on its own machine; None if its chains have no solution."""
     machine, order = Machine.of(system, flat.plan), order_of(flat)
+    local = local_pairs(flat, order, stated_times(flat, machine))
     zero = np.zeros(len(flat.rows), dtype=np.int64)
-    base = _Base(flat, order, kind, _local(flat, order, stated_times(flat, machine)), zero, zero, zero, late)
     _, p, _, q, w = progression(flat.rows)
-    p0, q0, _, good = _settled(base, machine, w)
-    if not good:
+    least = solve_offsets(flat, machine, local, w, Floors(zero, zero, zero))
+    floors = Floors(np.where(p > least.p, p, 0), zero, q - least.q)
+    again = solve_offsets(flat, machine, local, w, floors)
+    if not (least.exist and again.exist):
         return None
-    base = _Base(flat, order, kind, base.local, np.where(p > p0, p, 0), q - q0, zero, late)
-    _, _, offset, good = _settled(base, machine, w)
-    stated = flat.rows[:, col.C_ISSUE] - flat.start[flat.rows[:, col.C_CHAIN]] - stagger_of(flat)
-    return _Base(flat, order, kind, base.local, base.p_floor, base.q_slack, stated - offset, late) if good else None
+    return _Base(flat, order, kind, local, floors, stated_base(flat) - again.base, late)
 
 
 def _times(base: _Base, machine: Machine) -> RowTimes | None:
     """Row times on another machine, None if some chain cannot hang together there."""
     rows = base.flat.rows
     w = hold_cycles(machine.table, rows, machine.slots(rows))
-    p, q, offset, good = _settled(base, machine, w)
-    if not good:
+    found = solve_offsets(base.flat, machine, base.local, w, base.floors)
+    if not found.exist:  # two rows of one stream would meet on a port: a scheduler would take another port for one
+        unit = rows[base.local[:, 1], col.C_UNIT]
+        fixed = (base.local[:, 3] != PORT) | (unit == Unit.MXM_LOAD) | (unit == Unit.MXM_PLANE)
+        found = solve_offsets(base.flat, machine, base.local[fixed], w, base.floors)
+    if not found.exist:
         return None
     n, _, m, _, _ = progression(rows)
-    offset = offset + base.offset_slack + stagger_of(base.flat)
-    end = offset + (n - 1) * p + (m - 1) * q + w
+    offset = found.base + base.slack + stagger_of(replace(base.flat, table=machine.table))
+    end = offset + (n - 1) * found.p + (m - 1) * found.q + w
     held = np.where(rows[:, col.C_OP] == Op.INSTALL, end, 0)
     passes = np.flatnonzero((rows[:, col.C_OP] == Op.PASS) & (rows[:, col.C_S1] >= 0))
     np.maximum.at(held, rows[passes, col.C_S1], end[passes])
-    return RowTimes(offset, end, end + machine.write_end(rows), held, (n, p, m, q, w))
+    return RowTimes(offset, end, end + machine.write_end(rows), held, (n, found.p, m, found.q, w))
 
 
 def _interval(base: _Base, system: System, order: Order, late: Int64) -> Cycles | None:
@@ -144,13 +122,24 @@ def _interval(base: _Base, system: System, order: Order, late: Int64) -> Cycles 
     times = _times(base, Machine.of(system, base.flat.plan))
     if times is None:
         return None
-    solution = solve(base.flat, order, times, np.zeros(len(late), dtype=np.int64), late)
+    zero = np.zeros(len(late), dtype=np.int64)
+    solution = solve(base.flat, order, times, zero, late)
+    if not solution.settled:
+        solution = solve(base.flat, _forward(base.flat, order), times, zero, late)
     if not solution.settled:
         return None
     duration = Cycles(duration_of(base.flat, solution.start, times))
     gap = system.chip.value("step_gap_cycles")
     held = deskew_cycles(duration, system, base.flat.plan.chips)
     return Cycles(duration + held + gap + host_cycles(system, base.kind))
+
+
+def _forward(flat: Flat, order: Order) -> Order:
+    """The order without pairs in which an earlier chain waits for a later one at a port: such a weave of two rigid chains
+    may not exist with other latencies. What is left underestimates the waiting."""
+    chain, pairs = flat.rows[:, col.C_CHAIN], order.between
+    back = flat.start[chain[pairs.first]] > flat.start[chain[pairs.then]]
+    return Order(pairs.where(~back | (pairs.kind == READ_AFTER_WRITE)), order.inside, order.interleaved)
 
 
 def _without(base: _Base, name: str) -> Order:
@@ -167,10 +156,24 @@ def _without(base: _Base, name: str) -> Order:
     return Order(between, order.inside, order.interleaved)
 
 
+def _fewer(base: _Base, name: str, ports: int) -> Order:
+    """The order with every row on port number modulo `ports`: rows that thereby meet follow each other as stated."""
+    rows, table = base.flat.rows.copy(), base.flat.table
+    for unit in _PORTS[name]:
+        of = np.flatnonzero(rows[:, col.C_UNIT] == unit)
+        group = np.where(unit <= Unit.MEM_WRITE, rows[of, col.C_GROUP], 0)
+        inside = rows[of, col.C_PORT] - group * table.ports[unit]
+        rows[of, col.C_PORT] = group * ports + inside % ports
+    return order_of(replace(base.flat, rows=rows))
+
+
 def _at(base: _Base, system: System, fact: Fact, value: float) -> tuple[Cycles | None, float | None]:
     """(cycles from step to step, seconds) with one fact at `value`."""
     if value == fact.value:
         cycles = _interval(base, system, base.order, base.late)
+    elif fact.name in _PORTS and value < fact.value and fact.name != "mem_groups":
+        fewer = system.with_fact(fact.name, int(value))
+        cycles = _interval(base, fewer, _fewer(base, fact.name, int(value)), base.late)
     elif fact.name in _STRUCTURE:
         if value < fact.value or fact.name in _SHAPES:
             return None, None

@@ -52,7 +52,7 @@ def _pass_tie(r, i, ready, n, p, m, q, w, b, plane_end):
 
 
 @nb.njit(cache=True)
-def settle(row_of_chain, shape, is_pass, s0, s1, n, m, w, arrival, ready, write_end, stagger, local, p_floor, q_slack):
+def settle(row_of_chain, shape, is_pass, s0, s1, n, m, w, arrival, ready, write_end, stagger, local, p_floor, q_floor, q_slack):
     """(p, q, base offset, whether every chain settled): least periods and offsets that all ties of a chain allow.
 
     `shape` MAP, REDUCE or RESHAPE; `arrival` cycles from a row's first (folds: last) event to its result at the consumer;
@@ -74,8 +74,9 @@ def settle(row_of_chain, shape, is_pass, s0, s1, n, m, w, arrival, ready, write_
             for r in range(low, high):
                 if n[r] > 1 and p[r] < max(w[r], p_floor[r]):
                     p[r], moved = max(w[r], p_floor[r]), True
-                if m[r] > 1 and q[r] < (n[r] - 1) * p[r] + w[r] + q_slack[r]:
-                    q[r], moved = (n[r] - 1) * p[r] + w[r] + q_slack[r], True
+                cover = max((n[r] - 1) * p[r] + w[r] + q_slack[r], q_floor[r])
+                if m[r] > 1 and q[r] < cover:
+                    q[r], moved = cover, True
                 if s0[r] >= 0:
                     moved |= _tie(r, s0[r], shape, arrival, n, p, m, q, b)
                 if s1[r] >= 0 and not is_pass[r]:

@@ -59,7 +59,13 @@ def _tiles(scope: Scope) -> None:
     scope.each("V105", early, "passes before cycle {}, at which its tile is installed by", ready, tile)
     several = is_pass & (install[:, col.C_M] > 1)
     other = (rows[:, col.C_M] != install[:, col.C_M]) | (rows[:, col.C_Q] != install[:, col.C_Q])
-    scope.each("V105", several & other, "passes in other rounds (m, q) than its tiles are installed in by", None, tile)
+    scope.each(
+        "V105",
+        several & other,
+        "passes in other rounds (m, q) than its tiles are installed in by",
+        None,
+        tile,
+    )
 
 
 def _unheard(scope: Scope) -> None:
@@ -76,4 +82,6 @@ def _unheard(scope: Scope) -> None:
     order = receive[np.argsort(rows[receive, col.C_S0], kind="stable")]
     again = np.zeros(len(rows), dtype=bool)
     again[order[1:]] = rows[order[1:], col.C_S0] == rows[order[:-1], col.C_S0]
-    scope.each("V106", again, "listens for a vector that another RECEIVE takes, sent by", None, rows[:, col.C_S0])
+    scope.each(
+        "V106", again, "listens for a vector that another RECEIVE takes, sent by", None, rows[:, col.C_S0]
+    )

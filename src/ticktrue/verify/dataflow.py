@@ -62,7 +62,6 @@ class _Run(NamedTuple):
     address: Int64
     peer: Int64
     rank: Int64
-    halves: Hashes
     lane: Hashes
     column: Hashes
     spare: Hashes
@@ -105,8 +104,8 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
         pool=np.empty((flat.plan.chips, max(1, words)), np.uint64),
         address=np.stack([flat.address(c) for c in chips]), peer=np.stack([flat.peer(c) for c in chips]),
         rank=np.array([[flat.plan.index(k, c) for c in chips] for k in range(3)], np.int64),
-        halves=np.empty(HALVES, np.uint64), lane=np.empty(max(lanes, PLANE), np.uint64),
-        column=np.empty(PLANE, np.uint64), spare=np.empty(PLANE, np.uint64),
+        lane=np.empty(max(lanes, PLANE), np.uint64), column=np.empty(PLANE, np.uint64),
+        spare=np.empty((2, HALVES), np.uint64),
         scaled=np.empty(events * HALVES, np.uint64), present=np.zeros(PLANE, np.bool_),
         regular=np.zeros(PLANE, np.bool_),
     )  # fmt: skip
@@ -139,9 +138,8 @@ def _part(name: str, value: Hashes) -> Part:
 def _lanes(memory: Memory, where: tuple[int, int, int], width: int, lanes: int) -> Hashes:
     """float32 elements at (chip, region, vector)."""
     out = np.zeros(lanes, np.uint64)
-    dataflow_memory_kernel.load(
-        memory, where, width, dataflow_plan_kernel.F32, out, np.empty(HALVES, np.uint64)
-    )
+    spare = np.empty(HALVES, np.uint64)
+    dataflow_memory_kernel.load(memory, where, width, dataflow_plan_kernel.F32, 0, out, spare)
     return out
 
 
@@ -190,10 +188,10 @@ def _state(image: Image, timetable: Timetable, memory: Memory) -> list[Part]:
     regions = memory.regions
     of_kv = (regions[:, k.R_PACKING] == Packing.KV) & (regions[:, k.R_KEPT] > 0)
     layers = int(regions[of_kv, k.R_P0].max(initial=-1)) // 2 + 1
-    out = []
+    out, spare = [], np.empty(HALVES, np.uint64)
     for i in range(2 * layers):
         value = np.zeros((BLOCK * timetable.kind.blocks, key.kv_heads * key.head_dim), np.uint64)
         for region in np.flatnonzero(of_kv & (regions[:, k.R_P0] == i)):
-            k.state(memory, int(region), value)
+            k.state(memory, int(region), value, spare)
         out.append(_part(f"L{i // 2}.{'KV'[i % 2]}", value))
     return out

@@ -22,10 +22,11 @@ MAX_KV = 1 << 16
 
 
 class Memory(NamedTuple):
-    """All chips' memory. `cells` uint64[chips, kept vectors, 160]; `seen` says which vectors hold something; the rest is tables."""
+    """All chips' memory. `cells` uint64[chips, kept vectors, 160] hold the first `count` elements of type `kind` (-1: nothing)."""
 
     cells: Hashes
-    seen: npt.NDArray[np.uint8]
+    kind: npt.NDArray[np.int8]
+    count: npt.NDArray[np.int16]
     regions: Int64
     tiles: Int64
     pieces: Int64
@@ -54,7 +55,8 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
         kind.tokens, kind.blocks,
     )  # fmt: skip
     return Memory(
-        cells=np.empty((key.plan.chips, kept, HALVES), np.uint64), seen=np.zeros((key.plan.chips, kept), np.uint8),
+        cells=np.empty((key.plan.chips, kept, HALVES), np.uint64), 
+        kind=np.full((key.plan.chips, kept), -1, np.int8), count=np.zeros((key.plan.chips, kept), np.int16),
         regions=rows, tiles=tiles, pieces=pieces, tensors=tensors,
         tensor_base=np.array([base(n) for n in names], np.uint64),
         kv_base=np.array([base(f"kv.{i}") for i in range(states)], np.uint64),

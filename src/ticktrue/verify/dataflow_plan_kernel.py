@@ -117,8 +117,11 @@ def _broken(rows, stat, r):
                 return True
         elif stat[s, S_EVENTS] != n * m:
             return True
-        if op == RECEIVE and rows[s, col.C_OP] != SEND:
-            return True
+        if op == RECEIVE:
+            other = rows[s]
+            same = other[col.C_DTYPE] == row[col.C_DTYPE] and other[col.C_WIDTH] == row[col.C_WIDTH]
+            if other[col.C_OP] != SEND or not same:
+                return True
     return False
 
 
@@ -169,9 +172,11 @@ def _rounded(rows, stat, r):
     op, dtype = row[col.C_OP], row[col.C_DTYPE]
     if op == CONVERT:
         return True
-    if op == LOAD or op == GATHER or op == RECEIVE or op == SEND:
+    if op == LOAD or op == GATHER:
         return dtype == BF16
-    moves = op == MOVE or op == MERGE or op == TRANSPOSE or op == SPREAD or op == BROADCAST
+    if op == SEND and dtype == BF16:
+        return True
+    moves = op == SEND or op == RECEIVE or op == MOVE or op == MERGE or op == TRANSPOSE or op == SPREAD or op == BROADCAST
     if moves:
         return stat[row[col.C_S0], S_ROUNDED] == 1
     if op == INSERT:

@@ -78,7 +78,12 @@ def _memory(s: Stored, findings: Findings) -> None:
     stated = s.t[:, col.T_GROUP]
     s.each(findings, "V100", memory & (region >= 0) & (groups[region] != stated),
            "expected the bank group of its region, found {}", stated)  # fmt: skip
-    s.each(findings, "V112", (s.t[:, col.T_WIDE] > 0) & (s.op != Op.LOAD), "expected a LOAD to be wide, found another op")
+    s.each(
+        findings,
+        "V112",
+        (s.t[:, col.T_WIDE] > 0) & (s.op != Op.LOAD),
+        "expected a LOAD to be wide, found another op",
+    )
 
 
 def _ports(s: Stored, findings: Findings) -> None:
@@ -92,20 +97,49 @@ def _ports(s: Stored, findings: Findings) -> None:
     limit[install] = s.table.byte_planes // ELEMENT_BYTES[s.t[install, col.T_DTYPE]]
     bad = ~derived & ((port < 0) | (port >= limit))
     s.each(findings, "V112", bad, "expected a port that the unit has, found {}", port)
-    s.each(findings, "V108", LINK[op] & (s.t[:, col.T_PEERS] == 0), "names no peers: no link leads from a chip to itself")
+    s.each(
+        findings,
+        "V108",
+        LINK[op] & (s.t[:, col.T_PEERS] == 0),
+        "names no peers: no link leads from a chip to itself",
+    )
 
 
 def _widths(s: Stored, findings: Findings) -> None:
     width, n, x0 = s.t[:, col.T_WIDTH], s.t[:, col.T_N], s.t[:, col.T_X0]
     s.each(findings, "V112", _is(s, _WIDTH) & (width < 1), "expected vectors to move, found {}", width)
     reshape = _is(s, {Op.TRANSPOSE, Op.SPREAD})
-    s.each(findings, "V112", reshape & ((x0 < 1) | (x0 > LANES)), f"expected 1 to {LANES} results (x0), found {{}}", x0)
-    s.each(findings, "V112", (s.op == Op.TRANSPOSE) & (n > LANES), f"expected at most {LANES} vectors (n), found {{}}", n)
+    s.each(
+        findings,
+        "V112",
+        reshape & ((x0 < 1) | (x0 > LANES)),
+        f"expected 1 to {LANES} results (x0), found {{}}",
+        x0,
+    )
+    s.each(
+        findings,
+        "V112",
+        (s.op == Op.TRANSPOSE) & (n > LANES),
+        f"expected at most {LANES} vectors (n), found {{}}",
+        n,
+    )
     s.each(findings, "V112", (s.op == Op.SPREAD) & (n != 1), "expected one vector (n = 1), found {}", n)
-    s.each(findings, "V112", (s.op == Op.MASK) & (n > BLOCK), f"expected at most {BLOCK} positions (n), found {{}}", n)
+    s.each(
+        findings,
+        "V112",
+        (s.op == Op.MASK) & (n > BLOCK),
+        f"expected at most {BLOCK} positions (n), found {{}}",
+        n,
+    )
     rounds = s.op == Op.MASK
     tokens = s.timetable.kind.tokens
-    s.each(findings, "V100", rounds & (x0 != tokens), f"expected the {tokens} tokens of the step (x0), found {{}}", x0)
+    s.each(
+        findings,
+        "V100",
+        rounds & (x0 != tokens),
+        f"expected the {tokens} tokens of the step (x0), found {{}}",
+        x0,
+    )
 
 
 def _attributes(s: Stored, findings: Findings) -> None:
@@ -140,7 +174,11 @@ def _install(s: Stored, findings: Findings) -> None:
     first, low, high = v[:, col.V_A0], v[:, col.V_A1], v[:, col.V_A2]
     ones = t[:, col.T_X1]
     tests = (
-        ((per_row < 0) | ((per_row > 0) & (width % np.maximum(per_row, 1) != 0)), "whole rows in an event (x0)", per_row),
+        (
+            (per_row < 0) | ((per_row > 0) & (width % np.maximum(per_row, 1) != 0)),
+            "whole rows in an event (x0)",
+            per_row,
+        ),
         ((first < 0) | (first + rows > depth), "rows that the plane has (a0)", first),
         ((low < 0) | (high <= low) | (high > LANES), "columns to keep (a1, a2)", low),
         ((ones < 0) | (ones > 1), "0 or 1 for a column of ones (x1)", ones),

@@ -33,7 +33,9 @@ def check_image(image: Image, system: System, findings: Findings) -> bool:
     groups = system.chip.value("mem_groups")
     size = system.chip.value("sram_bytes") // system.chip.value("vector_bytes") // groups
     tensors = [t for t in image.tensors if _tensor(t, findings)]
-    fine = all([check_region(r, groups, size, findings) for r in image.regions])  # every one, not the first bad one
+    fine = all(
+        [check_region(r, groups, size, findings) for r in image.regions]
+    )  # every one, not the first bad one
     if not fine or findings.total > before or len(tensors) < len(image.tensors):
         return False
     _overlap(image.regions, findings)
@@ -52,7 +54,9 @@ def _key_ranges(image: Image, findings: Findings) -> bool:
             fine = False
     for name in ("chips", "h", "cp"):
         if not whole(getattr(key.plan, name), 1, LANE_BLOCKS * LANE_BLOCKS):
-            findings.field("V112", f"key.plan.{name}", f"expected a number of chips, found {getattr(key.plan, name)!r}")
+            findings.field(
+                "V112", f"key.plan.{name}", f"expected a number of chips, found {getattr(key.plan, name)!r}"
+            )
             fine = False
     if key.fmt not in {"bf16", "f32"}:
         findings.field("V112", "key.fmt", f"expected bf16 or f32, found {key.fmt!r}")
@@ -80,7 +84,11 @@ def _plan(image: Image, system: System, findings: Findings) -> None:
 def _tensor(t: Tensor, findings: Findings) -> bool:
     fine = whole(t.outputs, 1) and whole(t.inputs, 1) and whole(t.shard, 1)
     if not fine:
-        findings.field("V112", f"tensor {t.name}", f"expected positive sizes, found [{t.outputs}, {t.inputs}] in {t.shard}")
+        findings.field(
+            "V112",
+            f"tensor {t.name}",
+            f"expected positive sizes, found [{t.outputs}, {t.inputs}] in {t.shard}",
+        )
     return fine
 
 
@@ -106,7 +114,11 @@ def _overlap(regions: tuple[Region, ...], findings: Findings) -> None:
     reach: Region | None = None
     for r in ordered:
         if reach is not None and reach.group == r.group and r.base < reach.base + reach.vectors:
-            findings.field("V109", f"regions {reach.name}, {r.name}", f"both hold vector {r.base:_} of bank group {r.group}")
+            findings.field(
+                "V109",
+                f"regions {reach.name}, {r.name}",
+                f"both hold vector {r.base:_} of bank group {r.group}",
+            )
         if reach is None or reach.group != r.group or r.base + r.vectors > reach.base + reach.vectors:
             reach = r
 
@@ -117,7 +129,9 @@ def _packing(image: Image, r: Region, findings: Findings) -> None:
         findings.field("V112", where, "expected a class of the image, found scratch")
         return
     if r.packing not in _PACKINGS.get(r.cls, {Packing.NONE}):
-        findings.field("V100", where, f"a {r.cls.name.lower()} region is not packed as {Packing(r.packing).name}")
+        findings.field(
+            "V100", where, f"a {r.cls.name.lower()} region is not packed as {Packing(r.packing).name}"
+        )
         return
     named = r.packing in {Packing.ROWS, Packing.LANES}
     if not (0 <= r.tensor < len(image.tensors) if named else r.tensor == -1):
@@ -125,7 +139,9 @@ def _packing(image: Image, r: Region, findings: Findings) -> None:
         return
     for name, expected, found in _derived(image, r):
         if expected != found:
-            findings.field("V100", f"{where}, {name}", f"expected {expected} by its packing rule, found {found}")
+            findings.field(
+                "V100", f"{where}, {name}", f"expected {expected} by its packing rule, found {found}"
+            )
 
 
 def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
@@ -137,13 +153,28 @@ def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
         case Packing.ROWS:
             t = image.tensors[r.tensor]
             beats, width = ceil_div(t.shard, LANES), ceil_div(min(t.shard, LANES), BF16_LANES)
-            out = [("stride", beats * width, r.stride), ("count", t.outputs, r.count), ("p0", 0, r.p0), ("p1", 0, r.p1)]
+            out = [
+                ("stride", beats * width, r.stride),
+                ("count", t.outputs, r.count),
+                ("p0", 0, r.p0),
+                ("p1", 0, r.p1),
+            ]
         case Packing.LANES:
             beats = ceil_div(image.tensors[r.tensor].inputs, LANES)
-            out = [("stride", BEAT_VECTORS, r.stride), ("count", beats, r.count), ("p0", 0, r.p0), ("p1", 0, r.p1)]
+            out = [
+                ("stride", BEAT_VECTORS, r.stride),
+                ("count", beats, r.count),
+                ("p0", 0, r.p0),
+                ("p1", 0, r.p1),
+            ]
         case Packing.ROPE_A | Packing.ROPE_B:
             rows = ROPE_ROWS if r.packing == Packing.ROPE_B else ceil_div(positions, ROPE_ROWS)
-            out = [("stride", rope_stride, r.stride), ("count", rows, r.count), ("p0", key.head_dim, r.p0), ("p1", 0, r.p1)]
+            out = [
+                ("stride", rope_stride, r.stride),
+                ("count", rows, r.count),
+                ("p0", key.head_dim, r.p0),
+                ("p1", 0, r.p1),
+            ]
         case Packing.KV:
             out = _kv_fields(image, r, positions // BLOCK)
         case _:
@@ -166,30 +197,51 @@ def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int
 def pieces_form(image: Image, findings: Findings) -> bool:
     """Whether the packing table is a table of pieces of tiles that exist."""
     p = image.pieces
-    if not isinstance(p, np.ndarray) or p.dtype.kind not in "iu" or p.ndim != 2 or p.shape[1] != col.P_COLUMNS:  # noqa: PLR2004
+    if (
+        not isinstance(p, np.ndarray)
+        or p.dtype.kind not in "iu"
+        or p.ndim != 2
+        or p.shape[1] != col.P_COLUMNS
+    ):  # noqa: PLR2004
         findings.field("V112", "pieces", f"expected int32[*, {col.P_COLUMNS}]")
         return False
     p = p.astype(np.int64)
     tiles = np.array([r.packing == Packing.TILES for r in image.regions] + [False])
-    of = np.where((p[:, col.P_REGION] >= 0) & (p[:, col.P_REGION] < len(image.regions)), p[:, col.P_REGION], len(image.regions))
+    of = np.where(
+        (p[:, col.P_REGION] >= 0) & (p[:, col.P_REGION] < len(image.regions)),
+        p[:, col.P_REGION],
+        len(image.regions),
+    )
     bad = ~tiles[of] | (p[:, col.P_TENSOR] < 0) | (p[:, col.P_TENSOR] >= len(image.tensors))
     bad |= (p[:, [col.P_VECTOR, col.P_LANE, col.P_K0, col.P_COL0]] < 0).any(axis=1)
     bad |= (p[:, [col.P_ROWS, col.P_COLS]] < 1).any(axis=1)
     for piece in np.flatnonzero(bad)[: max(findings.room, 1)].tolist():
-        findings.field("V112", f"pieces[{piece}]", "expected a piece of a tile region and of a tensor, found neither or a negative")
+        findings.field(
+            "V112",
+            f"pieces[{piece}]",
+            "expected a piece of a tile region and of a tensor, found neither or a negative",
+        )
     return not bad.any()
 
 
 def _pieces(image: Image, findings: Findings) -> None:
     p = image.pieces.astype(np.int64)
     vectors = np.array([r.vectors for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
-    inputs, shard = (np.array([getattr(t, f) for t in image.tensors], dtype=np.int64) for f in ("inputs", "shard"))
+    inputs, shard = (
+        np.array([getattr(t, f) for t in image.tensors], dtype=np.int64) for f in ("inputs", "shard")
+    )
     tensor = p[:, col.P_TENSOR]
     tests = (
-        (p[:, col.P_VECTOR] + TILE_ROW_VECTORS * p[:, col.P_ROWS] > vectors, "the tile ends beyond its region"),
+        (
+            p[:, col.P_VECTOR] + TILE_ROW_VECTORS * p[:, col.P_ROWS] > vectors,
+            "the tile ends beyond its region",
+        ),
         (p[:, col.P_LANE] + p[:, col.P_COLS] > LANES, f"the piece ends beyond lane {LANES}"),
         (p[:, col.P_K0] + p[:, col.P_ROWS] > inputs[tensor], "the piece has rows beyond the tensor's inputs"),
-        (p[:, col.P_COL0] + p[:, col.P_COLS] > shard[tensor], "the piece has columns beyond the tensor's shard"),
+        (
+            p[:, col.P_COL0] + p[:, col.P_COLS] > shard[tensor],
+            "the piece has columns beyond the tensor's shard",
+        ),
     )
     for mask, text in tests:
         for piece in np.flatnonzero(mask)[: max(findings.room, 1)].tolist():
@@ -211,9 +263,19 @@ def _tiles(p: np.ndarray, findings: Findings) -> None:
     tile = region & (a[:, col.P_VECTOR] == b[:, col.P_VECTOR])
     tests = (
         (tile & (a[:, col.P_ROWS] != b[:, col.P_ROWS]), "pieces of one tile have different numbers of rows"),
-        (tile & (a[:, col.P_LANE] + a[:, col.P_COLS] > b[:, col.P_LANE]), "two pieces of one tile share lanes"),
-        (region & ~tile & (a[:, col.P_VECTOR] + TILE_ROW_VECTORS * a[:, col.P_ROWS] > b[:, col.P_VECTOR]), "two tiles overlap"),
+        (
+            tile & (a[:, col.P_LANE] + a[:, col.P_COLS] > b[:, col.P_LANE]),
+            "two pieces of one tile share lanes",
+        ),
+        (
+            region & ~tile & (a[:, col.P_VECTOR] + TILE_ROW_VECTORS * a[:, col.P_ROWS] > b[:, col.P_VECTOR]),
+            "two tiles overlap",
+        ),
     )
     for mask, text in tests:
         for at in np.flatnonzero(mask)[: max(findings.room, 1)].tolist():
-            findings.field("V100", f"pieces of region {int(b[at, col.P_REGION])}, vector {int(b[at, col.P_VECTOR])}", text)
+            findings.field(
+                "V100",
+                f"pieces of region {int(b[at, col.P_REGION])}, vector {int(b[at, col.P_VECTOR])}",
+                text,
+            )

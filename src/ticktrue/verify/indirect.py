@@ -57,7 +57,13 @@ def _classes(s: Stored, findings: Findings) -> None:
     bad &= WRITES[op]
     s.each(findings, "V116", bad, "writes region {}, which its op may not write", s.v[:, col.V_REGION])
     nothing = READS[op] & ((cls == RegionClass.CODE) | (cls == RegionClass.ARENA))
-    s.each(findings, "V103", nothing, "reads region {}, where nothing that the program means lies", s.v[:, col.V_REGION])
+    s.each(
+        findings,
+        "V103",
+        nothing,
+        "reads region {}, where nothing that the program means lies",
+        s.v[:, col.V_REGION],
+    )
 
 
 def _functions(s: Stored, findings: Findings) -> None:
@@ -69,8 +75,16 @@ def _functions(s: Stored, findings: Findings) -> None:
         # a SCATTER outside state is V116, not a matter of its register
         legal |= (op == an_op) & (fn == a_fn) & (inside | (op == Op.SCATTER))
     s.each(findings, "V122", ~legal, "register function {} is not legal in this op and region", fn)
-    late = legal & np.isin(fn, [int(f) for f in _TOKEN_FUNCTIONS]) & (s.t[:, col.T_N] > s.timetable.kind.tokens)
-    s.each(findings, "V122", late, f"takes the register of token {{}} of a step of {s.timetable.kind.tokens}", s.t[:, col.T_N] - 1)
+    late = (
+        legal & np.isin(fn, [int(f) for f in _TOKEN_FUNCTIONS]) & (s.t[:, col.T_N] > s.timetable.kind.tokens)
+    )
+    s.each(
+        findings,
+        "V122",
+        late,
+        f"takes the register of token {{}} of a step of {s.timetable.kind.tokens}",
+        s.t[:, col.T_N] - 1,
+    )
 
 
 def _reach(s: Stored, findings: Findings) -> None:
@@ -111,7 +125,17 @@ def _leaves(s: Stored, findings: Findings, mask: Mask, span: tuple[Int64, Int64]
                    f"beyond {beyond}")  # fmt: skip
         place = f"{s.where}, chain {int(s.chain[row])} row {int(s.local[row])}"
         cycle = int(s.timetable.chains[s.chain[row], 1] + s.t[row, col.T_OFFSET])
-        findings.add(Violation(code, message, _chip(s, row, low_side=bool(low[row] < 0)), cycle, name, f"region {r.name}", place))
+        findings.add(
+            Violation(
+                code,
+                message,
+                _chip(s, row, low_side=bool(low[row] < 0)),
+                cycle,
+                name,
+                f"region {r.name}",
+                place,
+            )
+        )
     findings.count(len(rows) - len(listed))
 
 

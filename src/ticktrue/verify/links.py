@@ -23,7 +23,12 @@ def check_links(scope: Scope) -> None:
     for chip, at in _first_chip(missing):
         to = int(target[chip, at])
         name = scope.name(int(send[at]))
-        scope.add("V108", int(send[at]), f"chip {chip}: no direct link leads to chip {to}, to which {name} sends", chip=chip)
+        scope.add(
+            "V108",
+            int(send[at]),
+            f"chip {chip}: no direct link leads to chip {to}, to which {name} sends",
+            chip=chip,
+        )
     if missing.any():
         return
     row = np.broadcast_to(send, target.shape).ravel()
@@ -57,7 +62,10 @@ def _queues(scope: Scope, target: np.ndarray) -> None:
     due = link_latency(scope)[scope.rows[send, col.C_PATTERN]] + scope.flat.table.guard
     due += chip.value("c2c_jitter_cycles") + chip.value("deskew_hold_cycles")
     sources = np.arange(len(target))[:, None]
-    latency, slots = (m.astype(np.int64)[sources, target] for m in (scope.system.latency_matrix(), scope.system.slot_matrix()))
+    latency, slots = (
+        m.astype(np.int64)[sources, target]
+        for m in (scope.system.latency_matrix(), scope.system.slot_matrix())
+    )
     vectors = scope.rows[send][:, (col.C_N, col.C_M, col.C_WIDTH)].prod(axis=1)
     need = np.minimum(-(-(due - latency) // slots) + 1, vectors)
     for src, at in _first_chip(need > depth):

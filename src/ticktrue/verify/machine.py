@@ -46,7 +46,11 @@ def _clocks(scope: Scope) -> None:
     epoch, hold, guard = chip.value("epoch_cycles"), chip.value("deskew_hold_cycles"), scope.flat.table.guard
     duration, first = scope.timetable.duration, int(sends(scope)[0])
     if duration > epoch and hold >= epoch:
-        scope.add("V114", first, f"a step of {duration:_} cycles is aligned every {epoch:_} cycles, but an alignment holds for {hold:_}")
+        scope.add(
+            "V114",
+            first,
+            f"a step of {duration:_} cycles is aligned every {epoch:_} cycles, but an alignment holds for {hold:_}",
+        )
     drift = 2 * chip.value("drift_ppm") * min(duration, epoch)
     spare = (guard - chip.value("skew0_cycles")) * MILLION
     if drift > spare:

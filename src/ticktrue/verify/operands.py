@@ -51,11 +51,20 @@ def _kinds(s: Stored, findings: Findings) -> None:
         heard = source >= 0
         of = op[np.where(heard, source, 0)]
         receive = heard & (op == Op.RECEIVE)
-        s.each(findings, "V106", receive & (of != Op.SEND), "listens for a vector that nobody sends (s0 names no SEND)")
+        s.each(
+            findings,
+            "V106",
+            receive & (of != Op.SEND),
+            "listens for a vector that nobody sends (s0 names no SEND)",
+        )
         tile = heard & (op == Op.PASS) & (column == col.T_S1)
-        s.each(findings, "V112", tile & (of != Op.INSTALL), "expected s1 to name an INSTALL, found another op")
+        s.each(
+            findings, "V112", tile & (of != Op.INSTALL), "expected s1 to name an INSTALL, found another op"
+        )
         rest = heard & ~receive & ~tile
-        s.each(findings, "V112", rest & ~YIELDS[of], f"expected {name} to name a row with a result, found none")
+        s.each(
+            findings, "V112", rest & ~YIELDS[of], f"expected {name} to name a row with a result, found none"
+        )
     loads = source_of(s, col.T_S0)
     wide = (loads >= 0) & (s.t[np.maximum(loads, 0), col.T_WIDE] > 0)
     s.each(findings, "V112", wide & (op != Op.INSTALL), "hears a wide LOAD, which goes to INSTALL only")
@@ -78,11 +87,23 @@ def _packets(s: Stored, findings: Findings) -> None:
         at = np.where(heard, source, 0)
         packet = heard & _is(op[at], _PACKET)
         raw = packet & (lanes[at] > LANES)
-        s.each(findings, "V112", raw & ~_is(op, _TAKES_PACKET), f"hears a packet of {{}} lanes where {LANES} fit", lanes[at])
+        s.each(
+            findings,
+            "V112",
+            raw & ~_is(op, _TAKES_PACKET),
+            f"hears a packet of {{}} lanes where {LANES} fit",
+            lanes[at],
+        )
         # the row at the peer is the packet that was sent; a raw packet has no lanes to cut
         same = (packet & (op == Op.RECEIVE)) | (raw & _is(op, _CUTS))
         differ = (width != width[at]) | (dtype != dtype[at])
-        s.each(findings, "V112", same & differ, "expected width and type of the packet it hears, found width {}", width)
+        s.each(
+            findings,
+            "V112",
+            same & differ,
+            "expected width and type of the packet it hears, found width {}",
+            width,
+        )
         cut = heard & _is(op, _CUTS) & ~raw & (lanes > LANES)
         s.each(findings, "V112", cut, f"writes {{}} lanes where {LANES} exist", lanes)
     _installed(s, findings)
@@ -101,7 +122,9 @@ def _installed(s: Stored, findings: Findings) -> None:
     per_row = np.where(t[:, col.T_X0] > 0, t[:, col.T_X0], t[:, col.T_WIDTH])
     heard = np.where(packet, t[source, col.T_DTYPE], t[:, col.T_DTYPE])
     lanes = per_row * (LANES // ELEMENT_BYTES[heard])
-    s.each(findings, "V112", install & (lanes > LANES), f"installs rows of {{}} lanes where {LANES} exist", lanes)
+    s.each(
+        findings, "V112", install & (lanes > LANES), f"installs rows of {{}} lanes where {LANES} exist", lanes
+    )
     s.each(findings, "V112", install & ~packet & (t[:, col.T_X0] != 0), "expected x0 = 0 for rows that are beats, found {}",
            t[:, col.T_X0])  # fmt: skip
 
@@ -121,9 +144,24 @@ def _precision(s: Stored, findings: Findings) -> None:
     rounds = (_is(op, _CUTS) | (op == Op.INSTALL)) & (dtype == Dtype.BF16)
     heard = np.maximum(s0, 0)
     raw = _is(op[heard], _PACKET) & (_lanes(s)[heard] > LANES)
-    s.each(findings, "V112", rounds & ~raw & ~exact[heard], "takes as bf16 a number that bf16 may not hold: a CONVERT is missing")
+    s.each(
+        findings,
+        "V112",
+        rounds & ~raw & ~exact[heard],
+        "takes as bf16 a number that bf16 may not hold: a CONVERT is missing",
+    )
     tile = np.maximum(s1, 0)
     narrow = (op == Op.PASS) & (KIND[op[tile]] == Kind.INSTALL) & (dtype[tile] == Dtype.BF16)
-    s.each(findings, "V112", narrow & ~exact[heard], "passes a number that bf16 may not hold through a bf16 plane")
+    s.each(
+        findings,
+        "V112",
+        narrow & ~exact[heard],
+        "passes a number that bf16 may not hold through a bf16 plane",
+    )
     turned = (op == Op.TRANSPOSE) & (dtype == Dtype.BF16)
-    s.each(findings, "V112", turned & ~exact[heard], "takes as bf16 a number that bf16 may not hold: a CONVERT is missing")
+    s.each(
+        findings,
+        "V112",
+        turned & ~exact[heard],
+        "takes as bf16 a number that bf16 may not hold: a CONVERT is missing",
+    )

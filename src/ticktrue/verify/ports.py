@@ -28,7 +28,9 @@ class Uses:
     def conflicts(self) -> tuple[Int64, int]:
         """Class rows and first cycle of each pair that holds one resource at once, and how many pairs there are."""
         order = np.lexsort((self.row, self.use[:, 0], self.resource))
-        found, count = sweep(np.ascontiguousarray(self.resource[order]), np.ascontiguousarray(self.use[order]), 4 * LIMIT)
+        found, count = sweep(
+            np.ascontiguousarray(self.resource[order]), np.ascontiguousarray(self.use[order]), 4 * LIMIT
+        )
         rows = self.row[order]
         pairs = np.stack([rows[found[:, 0]], rows[found[:, 1]], found[:, 2]], axis=1).astype(np.int64)
         return pairs, int(count)
@@ -44,7 +46,9 @@ def check_pace(scope: Scope) -> None:
     text = "holds its port for {} cycles, longer than until its next event"
     scope.each("V101", fast & ~memory & ~link, text, w)
     scope.each("V102", fast & memory, text, w)
-    scope.each("V107", fast & link, "holds its link for {} cycles (slots), longer than until its next event", w)
+    scope.each(
+        "V107", fast & link, "holds its link for {} cycles (slots), longer than until its next event", w
+    )
 
 
 def check_ports(scope: Scope) -> None:
@@ -52,9 +56,14 @@ def check_ports(scope: Scope) -> None:
     rows = scope.rows
     unit, op = rows[:, col.C_UNIT], rows[:, col.C_OP]
     units = np.int64(len(Unit))
-    plain = np.flatnonzero((unit != Unit.C2C_SEND) & (unit != Unit.C2C_RECV) & (op != Op.PASS) & (op != Op.INSTALL))
+    plain = np.flatnonzero(
+        (unit != Unit.C2C_SEND) & (unit != Unit.C2C_RECV) & (op != Op.PASS) & (op != Op.INSTALL)
+    )
     passes, installs = np.flatnonzero(op == Op.PASS), np.flatnonzero(op == Op.INSTALL)
-    parts = [(rows[plain, col.C_PORT] * units + unit[plain], plain), (np.full(len(installs), int(Unit.MXM_LOAD)), installs)]
+    parts = [
+        (rows[plain, col.C_PORT] * units + unit[plain], plain),
+        (np.full(len(installs), int(Unit.MXM_LOAD)), installs),
+    ]
     for byte in range(int(ELEMENT_BYTES.max())):
         size = ELEMENT_BYTES[rows[rows[passes, col.C_S1], col.C_DTYPE]]
         used = passes[size > byte]
@@ -66,7 +75,9 @@ def check_ports(scope: Scope) -> None:
     for a, b, cycle in _once(pairs):
         memory = rows[a, col.C_UNIT] <= Unit.MEM_WRITE
         code, verb = ("V102", "serves two events") if memory else ("V101", "is driven twice")
-        message = f"chip 0 {scope.port(a)} {verb} at cycle {cycle:_}: by {scope.name(a)} and by {scope.name(b)}"
+        message = (
+            f"chip 0 {scope.port(a)} {verb} at cycle {cycle:_}: by {scope.name(a)} and by {scope.name(b)}"
+        )
         scope.add(code, a, message, second=b, cycle=cycle)
     scope.findings.count(count - len(pairs))
     _planes(scope, installs)
@@ -103,7 +114,9 @@ def _planes(scope: Scope, installs: Int64) -> None:
     m, q = rows[installs, col.C_M], rows[installs, col.C_Q]
     own = np.zeros(len(rows), dtype=bool)
     own[installs[(m > 1) & (hold > q)]] = True
-    scope.each("V110", own, "overwrites its own tile before its last pass: a tile is needed longer than q =", None)
+    scope.each(
+        "V110", own, "overwrites its own tile before its last pass: a tile is needed longer than q =", None
+    )
     fine = ~own[installs]
     use = np.stack([start, np.ones_like(m), np.zeros_like(m), m, q, hold], axis=1)[fine]
     size = ELEMENT_BYTES[rows[installs, col.C_DTYPE]][fine]

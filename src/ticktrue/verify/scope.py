@@ -45,7 +45,9 @@ class Scope:
         if row >= len(self.rows):
             return f"host reading output {self.timetable.outputs[row - len(self.rows)].name}"
         r = self.rows[row]
-        return row_name(self.timetable, int(r[col.C_CHAIN]), int(r[col.C_OP]), int(r[col.C_ROW]), int(r[col.C_K]))
+        return row_name(
+            self.timetable, int(r[col.C_CHAIN]), int(r[col.C_OP]), int(r[col.C_ROW]), int(r[col.C_K])
+        )
 
     def port(self, row: int) -> str:
         """The port of a class row: VXM2, read port 1 of bank group 3."""
@@ -56,7 +58,9 @@ class Scope:
             return f"{name} {port % ports} of bank group {port // ports}"
         return name if unit == Unit.MXM_LOAD else f"{name}{port}"
 
-    def add(self, code: str, row: int, message: str, *, second: int = -1, chip: int = 0, cycle: int = -1) -> None:
+    def add(
+        self, code: str, row: int, message: str, *, second: int = -1, chip: int = 0, cycle: int = -1
+    ) -> None:
         """One violation whose first culprit is a class row."""
         at = int(self.rows[min(row, len(self.rows) - 1), col.C_ISSUE]) if cycle < 0 else cycle
         where = self.timetable.kind.label()
@@ -65,7 +69,9 @@ class Scope:
         other = self.name(second) if second >= 0 else ""
         self.findings.add(Violation(code, message, chip, at, self.name(row), other, where))
 
-    def each(self, code: str, mask: Mask, text: str, values: Int64 | None = None, second: Int64 | None = None) -> None:
+    def each(
+        self, code: str, mask: Mask, text: str, values: Int64 | None = None, second: Int64 | None = None
+    ) -> None:
         """One violation for each class row of `mask`; `{}` in `text` is the row's value, `second` names the other culprit."""
         rows = np.flatnonzero(mask)
         listed = rows[: self.findings.room].tolist()

@@ -30,7 +30,7 @@ SAMPLERS = ("chip", "host")
 def stored_rows(image: Image, timetable: Timetable, system: System, findings: Findings) -> Stored | None:
     """The rows of a timetable with their templates, or None where a table is malformed; what is wrong is found on the way."""
     before = findings.total
-    where = timetable.kind.label() if isinstance(timetable.kind, StepKind) else "timetable"
+    where = timetable.kind.label()
     _kind(image, timetable.kind, where, findings)
     if not _arrays(timetable, where, findings):
         return None
@@ -48,15 +48,29 @@ def _kind(image: Image, kind: StepKind, where: str, findings: Findings) -> None:
     limits = (("tokens", 1, image.key.t_max), ("slots", 1, 1), ("blocks", 1, BLOCK_LIMIT))
     for name, low, high in limits:
         if not whole(getattr(kind, name), low, high):
-            findings.field("V112", f"{where}, kind.{name}", f"expected {low} to {high}, found {getattr(kind, name)!r}")
+            findings.field(
+                "V112", f"{where}, kind.{name}", f"expected {low} to {high}, found {getattr(kind, name)!r}"
+            )
             return
     held = ceil_div(image.key.max_context + image.key.t_max, 64)
     if kind.blocks > held:
-        findings.field("V112", f"{where}, kind.blocks", f"expected at most the {held} blocks of the image, found {kind.blocks}")
+        findings.field(
+            "V112",
+            f"{where}, kind.blocks",
+            f"expected at most the {held} blocks of the image, found {kind.blocks}",
+        )
     elif kind.tokens > 64 * kind.blocks:
-        findings.field("V112", f"{where}, kind.tokens", f"expected at most the {64 * kind.blocks} positions of the blocks")
+        findings.field(
+            "V112",
+            f"{where}, kind.tokens",
+            f"expected at most the {64 * kind.blocks} positions of the blocks",
+        )
     if kind.logits not in LOGITS or kind.sampler not in SAMPLERS:
-        findings.field("V112", f"{where}, kind", f"expected logits last or all, sampler chip or host, found {kind.label()}")
+        findings.field(
+            "V112",
+            f"{where}, kind",
+            f"expected logits last or all, sampler chip or host, found {kind.label()}",
+        )
 
 
 def _arrays(t: Timetable, where: str, findings: Findings) -> bool:
@@ -67,13 +81,19 @@ def _arrays(t: Timetable, where: str, findings: Findings) -> bool:
     for name, a, dims, width in shapes:
         ok = isinstance(a, np.ndarray) and a.dtype.kind == "i" and a.ndim == dims
         if not ok or (width and a.shape[1] != width):
-            findings.field("V112", f"{where}, {name}", f"expected integers [*, {width}]" if width else "expected integers [*]")
+            findings.field(
+                "V112",
+                f"{where}, {name}",
+                f"expected integers [*, {width}]" if width else "expected integers [*]",
+            )
             fine = False
     if t.loops:
         findings.field("V112", f"{where}, loops", "expected none: this version of the format has no loops")
         fine = False
     if not whole(t.duration, 0, MAX_CYCLE):
-        findings.field("V112", f"{where}, duration", f"expected 0 to {MAX_CYCLE:_} cycles, found {t.duration!r}")
+        findings.field(
+            "V112", f"{where}, duration", f"expected 0 to {MAX_CYCLE:_} cycles, found {t.duration!r}"
+        )
         fine = False
     return fine
 
@@ -88,13 +108,19 @@ def _scratch(image: Image, timetable: Timetable, system: System, findings: Findi
             findings.field("V112", f"{where}, region {r.name}", f"expected class scratch, found {r.cls!r}")
         elif check_region(r, groups, size, findings):
             arena = arenas.get(r.group)
-            inside = arena is not None and arena.base <= r.base and r.base + r.vectors <= arena.base + arena.vectors
+            inside = (
+                arena is not None
+                and arena.base <= r.base
+                and r.base + r.vectors <= arena.base + arena.vectors
+            )
             if r.vectors and not inside:
                 findings.field("V109", f"{where}, region {r.name}",
                                f"expected a place inside the arena of bank group {r.group}, found vectors {r.base:_} to "
                                f"{r.base + r.vectors:_}")  # fmt: skip
-            if (r.packing, r.tensor, r.p0, r.p1, r.digest) != (0, -1, 0, 0, ""):
-                findings.field("V100", f"{where}, region {r.name}", "expected no packing and no tensor in scratch")
+            if (r.packing, r.tensor, r.p0, r.p1) != (0, -1, 0, 0):
+                findings.field(
+                    "V100", f"{where}, region {r.name}", "expected no packing and no tensor in scratch"
+                )
     _outputs(image, timetable, findings)
 
 
@@ -112,7 +138,11 @@ def _outputs(image: Image, timetable: Timetable, findings: Findings) -> None:
         elif o.rows != rows:
             findings.field("V100", place, f"expected {rows} rows for logits {kind.logits}, found {o.rows}")
         elif o.vectors < 1 or o.base + o.rows * o.vectors * max(r.stride // kind.tokens, 1) > r.vectors:
-            findings.field("V120", place, f"{o.rows} x {o.vectors} records end beyond region {r.name} of {r.vectors:_} vectors")
+            findings.field(
+                "V120",
+                place,
+                f"{o.rows} x {o.vectors} records end beyond region {r.name} of {r.vectors:_} vectors",
+            )
     names = [o.name for o in timetable.outputs]
     if len(set(names)) != len(names):
         findings.field("V100", f"{where}, outputs", f"expected different names, found {', '.join(names)}")
@@ -124,24 +154,34 @@ def _indices(t: Timetable, where: str, findings: Findings) -> bool:
     lengths = start[1:] - start[:-1]
     fine = len(start) > 0 and start[0] == 0 and start[-1] == len(t.templates) and bool((lengths > 0).all())
     if not fine:
-        findings.field("V112", f"{where}, template_start", f"expected ascending offsets from 0 to {len(t.templates)}")
+        findings.field(
+            "V112", f"{where}, template_start", f"expected ascending offsets from 0 to {len(t.templates)}"
+        )
         return False
     if not len(chains):
         findings.field("V112", f"{where}, chains", "expected at least one chain")
         return False
-    wrong = (chains[:, 0] < 0) | (chains[:, 0] >= len(lengths)) | (chains[:, 1] < 0) | (chains[:, 1] > MAX_CYCLE)
+    wrong = (
+        (chains[:, 0] < 0) | (chains[:, 0] >= len(lengths)) | (chains[:, 1] < 0) | (chains[:, 1] > MAX_CYCLE)
+    )
     wrong |= (chains[:, 2] < col.ON_TIME) | (chains[:, 2] > col.LATE_STREAMS)
     for c in np.flatnonzero(wrong)[: max(findings.room, 1)].tolist():
         found = ", ".join(str(int(x)) for x in chains[c])
-        findings.field("V112", f"{where}, chains[{c}]", f"expected a template, a cycle and a reason, found {found}")
+        findings.field(
+            "V112", f"{where}, chains[{c}]", f"expected a template, a cycle and a reason, found {found}"
+        )
     if wrong.any():
         return False
     rows = int(lengths[chains[:, 0]].sum())
     if rows != len(t.rows):
-        findings.field("V112", f"{where}, rows", f"expected {rows} rows for these chains, found {len(t.rows)}")
+        findings.field(
+            "V112", f"{where}, rows", f"expected {rows} rows for these chains, found {len(t.rows)}"
+        )
         return False
     if len(t.labels) != len(chains):
-        findings.field("V100", f"{where}, labels", f"expected {len(chains)} labels, one a chain, found {len(t.labels)}")
+        findings.field(
+            "V100", f"{where}, labels", f"expected {len(chains)} labels, one a chain, found {len(t.labels)}"
+        )
         return False
     return True
 
@@ -156,7 +196,9 @@ def _join(image: Image, timetable: Timetable, system: System) -> Stored:
     t = timetable.templates.astype(np.int64)[start[template[chain]] + local]
     v = timetable.rows.astype(np.int64)
     # the name of an op is needed to report anything, so an op that does not exist is looked at first
-    return Stored(image, timetable, system, OpTable.of(system.chip), class_regions(image, timetable), t, v, chain, local)
+    return Stored(
+        image, timetable, system, OpTable.of(system.chip), class_regions(image, timetable), t, v, chain, local
+    )
 
 
 _LIMITS = (
@@ -179,11 +221,19 @@ def _ranges(s: Stored, findings: Findings) -> None:
     for column, low, high in _LIMITS:
         values = s.t[:, column]
         bad = (values < low) | (values > high)
-        s.each(findings, "V112", bad, f"expected {col.T_NAMES[column]} of {low} to {high}, found {{}}", values)
+        s.each(
+            findings, "V112", bad, f"expected {col.T_NAMES[column]} of {low} to {high}, found {{}}", values
+        )
     regions, bases = s.v[:, col.V_REGION], s.v[:, col.V_BASE]
     s.each(findings, "V112", (regions < -1) | (regions >= len(s.regions)),
            f"expected a region below {len(s.regions)}, found {{}}", regions)  # fmt: skip
-    s.each(findings, "V112", (bases < 0) | (bases > GREATEST), "expected a first vector of 0 or more, found {}", bases)
+    s.each(
+        findings,
+        "V112",
+        (bases < 0) | (bases > GREATEST),
+        "expected a first vector of 0 or more, found {}",
+        bases,
+    )
 
 
 def source_of(s: Stored, column: int) -> Int64:
@@ -202,6 +252,12 @@ def _operands(s: Stored, findings: Findings) -> None:
         ok = ~bad & (source >= 0)
         peered, heard = s.t[:, col.T_PEERS] > 0, np.where(ok, source, 0)
         from_peered = ok & (s.t[heard, col.T_PEERS] > 0)
-        s.each(findings, "V112", from_peered & ~peered, f"{name} names a row that stands for a copy per peer", rel)
+        s.each(
+            findings,
+            "V112",
+            from_peered & ~peered,
+            f"{name} names a row that stands for a copy per peer",
+            rel,
+        )
         differ = from_peered & peered & (s.t[:, col.T_PATTERN] != s.t[heard, col.T_PATTERN])
         s.each(findings, "V112", differ, f"{name} names a row of copies in another pattern", rel)
