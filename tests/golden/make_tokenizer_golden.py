@@ -1,6 +1,6 @@
 """Makes tokenizer_smollm2.json: 1,000 strings and their ids, on which two references that are not ours agree.
 
-    /opt/tt-torch/bin/python tests/golden/make_tokenizer_golden.py SmolLM2-135M-Instruct.Q4_1.gguf
+    python tests/golden/make_tokenizer_golden.py SmolLM2-135M-Instruct.Q4_1.gguf
 
 Needs gguf, regex, transformers and torch (the torch dependency group). The references:
 

@@ -32,7 +32,7 @@ def tag(op: str) -> np.uint64:
     return base("op." + op)
 
 
-@nb.njit(cache=True, inline="always")
+@nb.njit(cache=True)
 def mix(a, b):
     """Ordered hash of two 64-bit values, never 0 (splitmix64 finaliser, Steele et al. 2014)."""
     z = U(a) * _A + U(b) + _C
@@ -41,14 +41,14 @@ def mix(a, b):
     return (z ^ (z >> U(31))) | _ONE
 
 
-@nb.njit(cache=True, inline="always")
+@nb.njit(cache=True)
 def leaf(base, index):
     """Hash of element `index` of a tensor whose base hash is `base`; never 0. Cheap: made on the fly for every weight."""
     z = (U(base) ^ U(index)) * _A
     return (z ^ (z >> S32)) | _ONE
 
 
-@nb.njit(cache=True, inline="always")
+@nb.njit(cache=True)
 def product(a, b):
     """Commutative, not associative hash of a * b; exact zero times anything is zero."""
     if a == ZERO or b == ZERO:
@@ -57,7 +57,7 @@ def product(a, b):
     return (z ^ (z >> S29)) | _ONE
 
 
-@nb.njit(cache=True, inline="always")
+@nb.njit(cache=True)
 def add(a, b):
     """Commutative, not associative hash of a two-operand sum; a + 0 = a."""
     if a == ZERO:
@@ -67,7 +67,7 @@ def add(a, b):
     return mix(a + b, (a ^ b) ^ _B)
 
 
-@nb.njit(cache=True, inline="always")
+@nb.njit(cache=True)
 def select(old, new, key):
     """Hash of "new where the register says so, else old"; `key` names the register's value. Zero only where both are."""
     if old == ZERO and new == ZERO:
@@ -77,7 +77,7 @@ def select(old, new, key):
     return (z ^ (z >> S29)) | _ONE
 
 
-@nb.njit(cache=True, inline="always")
+@nb.njit(cache=True)
 def seal(tagged, total):
     """Hash of an ordered sum of products whose terms sum to `total`; 0 if there was no term."""
     if total == ZERO:

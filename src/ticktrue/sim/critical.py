@@ -5,7 +5,7 @@ with its reason. Its segments lie end to end and cover the step exactly.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ticktrue.program.types import Int64
 from ticktrue.sim import result as res
 from ticktrue.sim.machine import Machine, shape_of
 from ticktrue.sim.order import Order
-from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE, REUSE, binding, group_by
+from ticktrue.sim.order_kernel import PLANE, REUSE, binding, group_by
 from ticktrue.sim.settle_kernel import MAP, RESHAPE
 from ticktrue.sim.starts import RowTimes, weights
 from ticktrue.sim.tie import label_of
@@ -63,8 +63,8 @@ class _Rows:
     """Columns of all rows as plain lists (a walk reads single values), times relative to the chain's start.
 
     `last` is the issue of the last event, `inner` its distance from the first one of the same j, `way` the cycles from a
-    row's last event to its consumer's, `slot` those of them that a link is held; `inside` lists, per row, the rows of its own chain
-    that end exactly when it begins.
+    row's last event to its consumer's, `slot` those of them that a link is held; `inside` lists, per row, the rows of its
+    own chain that end exactly when it begins.
     """
 
     op: list[int]
@@ -109,7 +109,7 @@ def _links(flat: Flat, order: Order, times: RowTimes) -> _Links:
 
 
 class _Walk:
-    """Walks back through one chain, choosing at each row the tie that leads to the earliest offset."""
+    """Walks back through one chain: towards the row that its last data came to, else to the earliest offset."""
 
     def __init__(self, rows: _Rows) -> None:
         self._r = rows
@@ -141,14 +141,33 @@ class _Walk:
         self._reach[r] = best
         return best
 
-    def steps(self, r: int, end: int) -> list[_Step]:
-        """Steps from the offset `end`, where row r has done its work, back to the root of its path."""
+    def _leads(self, r: int, target: int, known: dict[int, bool]) -> bool:
+        """Whether ties lead from row r back to `target`."""
+        if r == target:
+            return True
+        if r not in known:
+            known[r] = False
+            known[r] = any(self._leads(x, target, known) for _, x in self._ties(r))
+        return known[r]
+
+    def _before(self, r: int, target: int, known: dict[int, bool]) -> tuple[str, int]:
+        """(kind of tie, row before) on the way back from row r; '' and -1 at its end."""
+        if target >= 0 and r != target:
+            for kind, x in self._ties(r):
+                if self._leads(x, target, known):
+                    return kind, x
+        _, kind, x = self.reach(r)
+        return kind, x
+
+    def steps(self, r: int, end: int, target: int) -> list[_Step]:
+        """Steps from the offset `end`, where row r has done its work, back to a root, by way of `target` if that can be."""
         c = self._r
+        known: dict[int, bool] = {}
         last, beat = c.last[r], [r]
         out = [_Step(c.end[r], r, res.SRAM)] if end > c.end[r] else []
         out.append(_Step(last, r, self._cause(r)))
         for _ in range(len(c.op)):
-            _, kind, x = self.reach(r)
+            kind, x = self._before(r, target, known)
             if kind == _STREAM:
                 out += self._flight(x, last)
                 beat = [*beat, x] if c.maps[x] else [x]
@@ -228,7 +247,7 @@ def critical_path(
         start = int(flat.start[u])
         e = int(links.data[u]) if links.data[u] >= 0 else int(links.bind[u])
         low = start + int(times.offset[links.then[e]]) if e >= 0 else 0
-        for step in walk.steps(x, end):
+        for step in walk.steps(x, end, int(links.then[e]) if e >= 0 else -1):
             path.take(max(start + step.begin, low), u, step.row, step.cause)
         path.take(low, u, -1, res.WAIT_CHAIN)
         if e < 0 or path.cursor <= 0:
@@ -247,9 +266,10 @@ def _joined(segments: list[res.Segment]) -> list[res.Segment]:
     out: list[res.Segment] = []
     for s in segments:
         if out and (out[-1].chain, out[-1].op, out[-1].cause) == (s.chain, s.op, s.cause):
-            s = res.Segment(out[-1].begin_cycle, Cycles(out[-1].cycles + s.cycles), s.chain, s.label, s.op, s.cause)  # noqa: PLW2901 - the joined one takes its place
-            out.pop()
-        out.append(s)
+            before = out.pop()
+            out.append(replace(before, cycles=Cycles(before.cycles + s.cycles)))
+        else:
+            out.append(s)
     return out
 
 

@@ -14,7 +14,9 @@ from ticktrue.sim.settle_kernel import MAP, REDUCE, RESHAPE
 
 PATTERNS = 3
 _KIND = np.array([int(i.kind) for i in OPS], dtype=np.int64)
-_SHAPE = np.where(_KIND == Kind.REDUCE, REDUCE, np.where(_KIND == Kind.RESHAPE, RESHAPE, MAP)).astype(np.int64)
+_SHAPE = np.where(_KIND == Kind.REDUCE, REDUCE, np.where(_KIND == Kind.RESHAPE, RESHAPE, MAP)).astype(
+    np.int64
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,4 @@
 """Compiled: which row follows which on a vector of memory, exact on every chip."""
-# ruff: noqa: ANN001, ANN201, ANN202, PLR0913, PLR0912, PLR0915, C901
-# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
 
 import numba as nb
 import numpy as np
@@ -52,8 +50,9 @@ def _unpack(listed, rows):
 def memory_pairs(address, row, write, n, step, m, step2, width, space, rows, room):
     """Pairs (x, r, kind) of rows that touch one vector on some chip, one of them writing; int64[chips, accesses] `address`.
 
-    Accesses must be in stated order. `space` is the number of vectors of a chip, `rows` the number of rows, `room` a power of two.
-    A read names the last write; a write names the last write and all reads since. False if there are more than room / 2 pairs.
+    Accesses must be in stated order. `space` is the number of vectors of a chip, `rows` the number of rows, `room` a power of
+    two. A read names the last write; a write names the last write and all reads since. False if there are more than room / 2
+    pairs.
     """
     hot = _written(address, write, n, step, m, step2, width, space)
     keys, listed, count = np.full(room, -1, dtype=np.int64), np.empty(room // 2 + 1, dtype=np.int64), 0

@@ -87,7 +87,11 @@ def offset_mismatches(
         c = int(chain[r])
         if c not in skip:
             skip.add(c)
-            stated, row, op = int(issue[r]), int(flat.rows[r, col.C_ROW]), Op(int(flat.rows[r, col.C_OP])).name
+            stated, row, op = (
+                int(issue[r]),
+                int(flat.rows[r, col.C_ROW]),
+                Op(int(flat.rows[r, col.C_OP])).name,
+            )
             text = f"chain {label_of(labels, c)}: row {row} ({op}) is issued at {stated}, its ties allow {stated - int(late[r])}"
             out.append(Mismatch(CODE, c, stated, stated - int(late[r]), text))
     return out

@@ -15,7 +15,9 @@ from ticktrue.sim.order_kernel import INTERLEAVE, sweep
 Int8 = npt.NDArray[np.int8]
 _BYTE_PLANE = len(Unit)  # a resource that is no unit: what an INSTALL fills; PASSes drive the plane's port
 _UNITS = len(Unit) + 1
-_ROOM = 1 << 18  # slots of the set of memory pairs, twice what a small model needs; grown where it does not do
+_ROOM = (
+    1 << 18
+)  # slots of the set of memory pairs, twice what a small model needs; grown where it does not do
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def _memory_pairs(flat: Flat) -> Pairs:
     access of it meets every write of it, so one vector stands for all.
     """
     rows, table = flat.rows, flat.table
-    unit, op = rows[:, col.C_UNIT], rows[:, col.C_OP]
+    unit = rows[:, col.C_UNIT]
     mem = np.flatnonzero((unit == Unit.MEM_WIDE) | (unit == Unit.MEM_READ) | (unit == Unit.MEM_WRITE))
     mem = mem[np.argsort(rows[mem, col.C_ISSUE], kind="stable")]
     if not len(mem):

@@ -3,8 +3,6 @@
 A sweep takes only the order from stated cycles: a pair (x, r, kind) says that row r comes after row x. What that costs is decided
 elsewhere. All that compiled code calls lies in this file: numba's cache does not see a change in another one.
 """
-# ruff: noqa: ANN001, ANN201, ANN202, PLR0913, PLR0912, PLR0915, C901
-# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
 
 import numba as nb
 import numpy as np
@@ -15,7 +13,7 @@ PORT = 2
 PLANE = 3
 INTERLEAVE = 4
 
-ROUNDS = 256
+ROUNDS = 64
 
 
 @nb.njit(cache=True)
@@ -31,10 +29,10 @@ def _inner(d, n1, p1, w1, n2, p2, w2):
     """As `_even`, for periods that may differ: the events of the first row one by one."""
     if n1 <= 1 or n2 <= 1 or p1 == p2:
         return _even(d, n1, w1, n2, w2, max(p1 if n1 > 1 else p2, 1))
+    met = False
     for i in range(n1):
-        if _even(d - i * p1, 1, w1, n2, w2, max(p2, 1)):
-            return True
-    return False
+        met = met or _even(d - i * p1, 1, w1, n2, w2, max(p2, 1))
+    return met
 
 
 @nb.njit(cache=True)
@@ -138,7 +136,9 @@ def _free(s, low, high, members, ix, ir, chain, start, offset, n, p, m, q, w):
 
 
 @nb.njit(cache=True)
-def longest(sequence, pointer, source, weight, ipointer, imembers, ix, ir, chain, offset, floor, extra, n, p, m, q, w):
+def longest(
+    sequence, pointer, source, weight, ipointer, imembers, ix, ir, chain, offset, floor, extra, n, p, m, q, w
+):
     """(earliest, start, rounds) of every chain, swept in `sequence` until nothing moves; rounds = -1 if it never settles.
 
     `source`, `weight` are grouped by target chain (`pointer`, in the order of `sequence`). A chain starts at
@@ -156,7 +156,9 @@ def longest(sequence, pointer, source, weight, ipointer, imembers, ix, ir, chain
             for e in range(pointer[k], pointer[k + 1]):
                 s = max(s, start[source[e]] + weight[e])
             if ipointer[k + 1] > ipointer[k]:
-                s = _free(s, ipointer[k], ipointer[k + 1], imembers, ix, ir, chain, start, offset, n, p, m, q, w)
+                s = _free(
+                    s, ipointer[k], ipointer[k + 1], imembers, ix, ir, chain, start, offset, n, p, m, q, w
+                )
             earliest[v] = s
             s = max(s + extra[v], floor[v])
             if s != start[v]:

@@ -33,7 +33,9 @@ def pick(program: Program, kind: StepKind | Timetable | None) -> Timetable:
     if found is None:
         names = ", ".join(t.kind.label() for t in program.timetables)
         wanted = kind.label() if kind else "one of several"
-        raise UsageError(f"expected a step kind of the program ({names}), found {wanted}", code="T130", where="kind")
+        raise UsageError(
+            f"expected a step kind of the program ({names}), found {wanted}", code="T130", where="kind"
+        )
     return found
 
 
@@ -48,10 +50,10 @@ def simulate(program: Program, system: System, kind: StepKind | Timetable | None
     """
     timetable = pick(program, kind)
     flat = expand(program.image, timetable, system)
-    return replay(program, timetable, system, flat)
+    return replay(timetable, system, flat)
 
 
-def replay(program: Program, timetable: Timetable, system: System, flat: Flat) -> Timing:
+def replay(timetable: Timetable, system: System, flat: Flat) -> Timing:
     """As `simulate`, for rows already expanded."""
     machine = Machine.of(system, flat.plan)
     order = order_of(flat)
@@ -102,14 +104,18 @@ def host_cycles(system: System, kind: StepKind) -> Cycles:
     """Cycles of the host's round trip between two steps: none where the chips choose the token."""
     if kind.sampler != "host":
         return Cycles(0)
-    return Cycles(ceil_div(system.chip.value("host_round_trip_ns") * system.chip.value("clock_hz"), 1_000_000_000))
+    return Cycles(
+        ceil_div(system.chip.value("host_round_trip_ns") * system.chip.value("clock_hz"), 1_000_000_000)
+    )
 
 
 def _unbound(flat: Flat, order: Order, times: RowTimes) -> Cycles:
     """Duration if chains waited for their data alone: no port, plane, link or vector is ever taken."""
     none = np.zeros(len(flat.start), dtype=np.int64)
     data = order.between.where(order.between.kind == READ_AFTER_WRITE)
-    free = Order(data, order.inside, order.interleaved.where(np.zeros(len(order.interleaved.kind), dtype=np.bool_)))
+    free = Order(
+        data, order.inside, order.interleaved.where(np.zeros(len(order.interleaved.kind), dtype=np.bool_))
+    )
     return Cycles(duration_of(flat, solve(flat, free, times, none, none).start, times))
 
 
@@ -120,7 +126,9 @@ def _mismatches(timetable: Timetable, chains: ChainTimes, settled: bool, recompu
     wrong = np.where(chains.marked, late <= 0, late != 0)
     for c in sorted(np.flatnonzero(wrong), key=lambda c: (int(chains.stated[c]), int(c))):
         stated, earliest = int(chains.stated[c]), int(chains.earliest[c])
-        text = f"chain {label_of(labels, int(c))} is stated at cycle {stated}, its earliest start is {earliest}"
+        text = (
+            f"chain {label_of(labels, int(c))} is stated at cycle {stated}, its earliest start is {earliest}"
+        )
         text += ", yet it is marked late" if chains.marked[c] else ""
         out.append(Mismatch(CODE, int(c), stated, earliest, text))
     if not settled:

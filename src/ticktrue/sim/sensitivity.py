@@ -28,7 +28,8 @@ from ticktrue.units import Cycles
 
 MOVES = 0.02  # a constant that moves a result by more is named beside it (issue 8, `ticktrue run`)
 
-# How many there are of a thing decides which rows share it: fewer need another timetable; more can at best end all waiting for it.
+# How many there are of a thing decides which rows share it. Fewer ports: rows share them in the stated order. Fewer of the rest
+# need another timetable. More of anything can at best end all waiting for it.
 _PORTS = {
     "mem_groups": (Unit.MEM_WIDE, Unit.MEM_READ, Unit.MEM_WRITE),
     "mem_narrow_read_ports": (Unit.MEM_READ,),
@@ -46,8 +47,8 @@ _STRUCTURE = _SHAPES | _PLANES | frozenset(_PORTS) | {_STREAMS}
 class Assumed:
     """An assumed fact and the interval from step to step with it at its low and high value.
 
-    `cycles_low`, `cycles_high` are None where that value needs another timetable (or cannot be). `bound` says that `cycles_high` is
-    only a lower bound: what is gained if nothing waits for this thing. `time_low`, `time_high` are simulated time against the best.
+    `cycles_low`, `cycles_high` are None where that value needs another timetable (or cannot be). `bound` says that `cycles_high`
+    is only a lower bound: nothing waits for this thing any more. `time_low`, `time_high` are simulated time against the best.
     """
 
     owner: str
@@ -102,7 +103,9 @@ def _times(base: _Base, machine: Machine) -> RowTimes | None:
     rows = base.flat.rows
     w = hold_cycles(machine.table, rows, machine.slots(rows))
     found = solve_offsets(base.flat, machine, base.local, w, base.floors)
-    if not found.exist:  # two rows of one stream would meet on a port: a scheduler would take another port for one
+    if (
+        not found.exist
+    ):  # two rows of one stream would meet on a port: a scheduler would take another port for one
         unit = rows[base.local[:, 1], col.C_UNIT]
         fixed = (base.local[:, 3] != PORT) | (unit == Unit.MXM_LOAD) | (unit == Unit.MXM_PLANE)
         found = solve_offsets(base.flat, machine, base.local[fixed], w, base.floors)
@@ -135,10 +138,14 @@ def _interval(base: _Base, system: System, order: Order, late: Int64) -> Cycles 
 
 
 def _forward(flat: Flat, order: Order) -> Order:
-    """The order without pairs in which an earlier chain waits for a later one at a port: such a weave of two rigid chains
-    may not exist with other latencies. What is left underestimates the waiting."""
+    """The order without pairs in which an earlier chain waits for a later one at a port.
+
+    Such a weave of two rigid chains may not exist with other latencies. What is left underestimates the waiting.
+    """
     chain, pairs = flat.rows[:, col.C_CHAIN], order.between
-    back = flat.start[chain[pairs.first]] > flat.start[chain[pairs.then]]
+    place = np.empty(len(flat.start), dtype=np.int64)
+    place[np.argsort(flat.start, kind="stable")] = np.arange(len(place))
+    back = place[chain[pairs.first]] > place[chain[pairs.then]]
     return Order(pairs.where(~back | (pairs.kind == READ_AFTER_WRITE)), order.inside, order.interleaved)
 
 

@@ -1,6 +1,4 @@
 """Compiled: least offsets and periods of the rows of each chain that its ties allow, for a machine other than the stated one."""
-# ruff: noqa: ANN001, ANN201, ANN202, PLR0913, PLR0912, PLR0915, C901
-# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
 
 import numba as nb
 import numpy as np
@@ -8,7 +6,7 @@ import numpy as np
 from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE
 
 MAP, REDUCE, RESHAPE = range(3)
-ROUNDS = 256
+ROUNDS = 64
 
 
 @nb.njit(cache=True)
@@ -52,7 +50,24 @@ def _pass_tie(r, i, ready, n, p, m, q, w, b, plane_end):
 
 
 @nb.njit(cache=True)
-def settle(row_of_chain, shape, is_pass, s0, s1, n, m, w, arrival, ready, write_end, stagger, local, p_floor, q_floor, q_slack):
+def settle(
+    row_of_chain,
+    shape,
+    is_pass,
+    s0,
+    s1,
+    n,
+    m,
+    w,
+    arrival,
+    ready,
+    write_end,
+    stagger,
+    local,
+    p_floor,
+    q_floor,
+    q_slack,
+):
     """(p, q, base offset, whether every chain settled): least periods and offsets that all ties of a chain allow.
 
     `shape` MAP, REDUCE or RESHAPE; `arrival` cycles from a row's first (folds: last) event to its result at the consumer;

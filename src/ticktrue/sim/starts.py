@@ -26,8 +26,8 @@ class Solution:
 class RowTimes:
     """Row times relative to the start of their chain, int64[R] each.
 
-    `offset` first event; `end` the port is free again; `readable` what a row wrote can be read; `plane_end` the tile of an INSTALL
-    is no longer used; `progression` the columns n, p, m, q, w.
+    `offset` first event; `end` the port is free again; `readable` what a row wrote can be read; `plane_end` the tile of an
+    INSTALL is no longer used; `progression` the columns n, p, m, q, w.
     """
 
     offset: Int64

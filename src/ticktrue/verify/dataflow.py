@@ -29,35 +29,11 @@ class Part(NamedTuple):
     sha256: str
 
 
-class Tags(NamedTuple):
-    """Constants of the ops, from docs/dataflow.md."""
-
-    CONVERT: np.uint64
-    SCALE: np.uint64
-    LANE_SUM: np.uint64
-    MEAN_RSQRT: np.uint64
-    CMUL_C: np.uint64
-    CMUL_S: np.uint64
-    ROPE_1: np.uint64
-    ROPE_2: np.uint64
-    MASK: np.uint64
-    MAX: np.uint64
-    EXP: np.uint64
-    COMBINE: np.uint64
-    DIVIDE: np.uint64
-    SILU_MUL: np.uint64
-    SCATTER: np.uint64
-    ARGMAX: np.uint64
-    PASS: np.uint64
-    NARROW: np.uint64
-    ONE: np.uint64
-
-
 class _Run(NamedTuple):
     """What the interpreter works on; the last six are room for one event or one plane."""
 
     mem: Memory
-    tags: Tags
+    tags: Hashes
     pool: Hashes
     address: Int64
     peer: Int64
@@ -65,6 +41,7 @@ class _Run(NamedTuple):
     lane: Hashes
     column: Hashes
     spare: Hashes
+    keys: Hashes
     scaled: Hashes
     present: npt.NDArray[np.bool_]
     regular: npt.NDArray[np.bool_]
@@ -100,12 +77,12 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
     lanes = int(stat[:, dataflow_plan_kernel.S_ACTIVE].max()) + 1
     events = int(stat[rows[:, col.C_OP] == Op.PASS, dataflow_plan_kernel.S_EVENTS].max(initial=1))
     run = _Run(
-        mem=memory, tags=Tags(**{name: tag(name) for name in Tags._fields if name != "ONE"}, ONE=base("one")),
+        mem=memory, tags=np.array([*map(tag, dataflow_plan_kernel.TAG_NAMES), base("one")], np.uint64),
         pool=np.empty((flat.plan.chips, max(1, words)), np.uint64),
         address=np.stack([flat.address(c) for c in chips]), peer=np.stack([flat.peer(c) for c in chips]),
         rank=np.array([[flat.plan.index(k, c) for c in chips] for k in range(3)], np.int64),
         lane=np.empty(max(lanes, PLANE), np.uint64), column=np.empty(PLANE, np.uint64),
-        spare=np.empty((2, HALVES), np.uint64),
+        spare=np.empty((2, HALVES), np.uint64), keys=np.empty(max(1, int(memory.model[7])), np.uint64),
         scaled=np.empty(events * HALVES, np.uint64), present=np.zeros(PLANE, np.bool_),
         regular=np.zeros(PLANE, np.bool_),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from ticktrue.verify.dataflow_memory_kernel import (
     M_CHIPS,
     M_CP,
     M_TOKENS,
+    N_BASE,
     N_INPUTS,
     N_OUTPUTS,
     N_SHARD,
@@ -21,9 +22,9 @@ from ticktrue.verify.dataflow_memory_kernel import (
     W_PIECE1,
     finish_gather,
     gather,
-    load,
+    load_row,
     scatter,
-    store,
+    store_row,
     tile_at,
     values_of,
 )
@@ -49,7 +50,13 @@ from ticktrue.verify.dataflow_plan_kernel import (
     SEND,
     SPREAD,
     STORE,
+    T_NARROW,
+    T_ONE,
+    T_PASS,
+    T_SCATTER,
     TRANSPOSE,
+    fill,
+    inner,
     lanes_of,
     operands,
 )
@@ -57,14 +64,14 @@ from ticktrue.verify.dataflow_plan_kernel import (
 FOLDS = np.array([i.kind in {Kind.REDUCE, Kind.RESHAPE} for i in OPS])
 
 
-@nb.njit(cache=True)
+@inner
 def _result(run, stat, chip, r):
     """The buffer of row r on a chip, flat."""
     start = stat[r, S_OFFSET]
     return run.pool[chip, start : start + stat[r, S_EVENTS] * stat[r, S_LANES]]
 
 
-@nb.njit(cache=True)
+@inner
 def _owner(run, rows, stat, chip, r):
     """(chip, row) that keep the result of row r of a chip: others for a SEND or RECEIVE that passes it on."""
     while stat[r, S_ALIAS] >= 0:
@@ -74,38 +81,28 @@ def _owner(run, rows, stat, chip, r):
     return chip, r
 
 
-@nb.njit(cache=True)
+@inner
 def _view(run, rows, stat, chip, r):
     """(pool of the chip, first word, lanes) of the result of row r."""
     chip, r = _owner(run, rows, stat, chip, r)
     return run.pool[chip], stat[r, S_OFFSET], stat[r, S_LANES]
 
 
-@nb.njit(cache=True)
+@inner
 def _event(view, e):
     """Event e of a result."""
     pool, start, lanes = view
     return pool[start + e * lanes : start + (e + 1) * lanes]
 
 
-@nb.njit(cache=True)
+@inner
 def _offset(run, row, r, chip, i, j):
     """Vector within its region of event (i, j), the register's part left out."""
     first = run.address[chip, r] - run.mem.regions[row[col.C_REGION], R_START]
     return first + i * row[col.C_STEP] + j * row[col.C_STEP2]
 
 
-@nb.njit(cache=True)
-def _load(run, rows, stat, r, chip):
-    row, view = rows[r], _view(run, rows, stat, chip, r)
-    n, width, dtype = row[col.C_N], row[col.C_WIDTH], row[col.C_DTYPE]
-    for j in range(row[col.C_M]):
-        for i in range(n):
-            where = (chip, row[col.C_REGION], _offset(run, row, r, chip, i, j))
-            load(run.mem, where, width, dtype, stat[r, S_LOW], _event(view, j * n + i), run.spare[1])
-
-
-@nb.njit(cache=True)
+@inner
 def _gather(run, rows, stat, r, chip):
     row, view = rows[r], _view(run, rows, stat, chip, r)
     n, fn = row[col.C_N], row[col.C_REGFN]
@@ -125,52 +122,58 @@ def _gather(run, rows, stat, r, chip):
             finish_gather(run.mem, (fn, count, first), i, total, out)
 
 
-@nb.njit(cache=True)
+@inner
 def _narrowed(run, x, dtype, rounded):
     """A stream event as elements of `dtype` can hold it."""
     if dtype == BF16 and rounded == 0:
         y = run.lane[: x.size]
-        y[:] = x
-        narrow(y, run.tags.NARROW)
+        for lane in range(x.size):
+            y[lane] = x[lane]
+        narrow(y, run.tags[T_NARROW])
         return y
     return x
 
 
-@nb.njit(cache=True)
-def _store(run, rows, stat, r, chip):
-    row, s = rows[r], rows[r, col.C_S0]
-    view, n, dtype = _view(run, rows, stat, chip, s), row[col.C_N], row[col.C_DTYPE]
-    for j in range(row[col.C_M]):
-        for i in range(n):
-            where = (chip, row[col.C_REGION], _offset(run, row, r, chip, i, j))
-            values = _narrowed(run, _event(view, j * n + i), dtype, stat[s, S_ROUNDED])
-            store(run.mem, where, row[col.C_WIDTH], dtype, values)
+@inner
+def _written(run, rows, stat, r, chip):
+    """View of the stream that a row writes, as its type can hold it: the stream itself or a narrowed copy."""
+    s, dtype = rows[r, col.C_S0], rows[r, col.C_DTYPE]
+    pool, begin, lanes = _view(run, rows, stat, chip, s)
+    if dtype != BF16 or stat[s, S_ROUNDED]:
+        return pool, begin, lanes
+    copy = pool[begin : begin + rows[r, col.C_N] * rows[r, col.C_M] * lanes].copy()
+    narrow(copy, run.tags[T_NARROW])
+    return copy, 0, lanes
 
 
-@nb.njit(cache=True)
+@inner
 def _scatter(run, rows, stat, r, chip):
     """Token row i may lie at every position p = pos + i that this chip owns; one position after the other."""
-    row, s, model = rows[r], rows[r, col.C_S0], run.mem.model
-    view, n, m, dtype = _view(run, rows, stat, chip, s), row[col.C_N], row[col.C_M], row[col.C_DTYPE]
+    row, model = rows[r], run.mem.model
+    pool, begin, lanes = _written(run, rows, stat, r, chip)
+    n, cp = row[col.C_N], model[M_CP]
     last = BLOCK * model[M_BLOCKS] - model[M_TOKENS]
-    cp = model[M_CP]
-    if row[col.C_REGFN] != KV_PLACE:
+    if row[col.C_REGFN] != KV_PLACE or n > run.keys.size:
         run.mem.stray[0] += 1
         return
+    one_place = row[col.C_STEP] == 0
     for p in range(last + n):
         if p // BLOCK % cp != chip % cp:
             continue
         local = p // BLOCK // cp * BLOCK + p % BLOCK
-        key_p = mix(run.tags.SCATTER, U(p))
-        for j in range(m):
-            for i in range(max(0, p - last), min(n, p + 1)):
+        key_p = mix(run.tags[T_SCATTER], U(p))
+        i0, i1 = max(0, p - last), min(n, p + 1)
+        for i in range(i0, i1):
+            run.keys[i] = mix(key_p, U(i + 1))
+        for j in range(row[col.C_M]):
+            for i in range(i0, i0 + 1 if one_place else i1):
                 off = _offset(run, row, r, chip, i, j) + local * row[col.C_REGSTRIDE]
-                x = _narrowed(run, _event(view, j * n + i), dtype, stat[s, S_ROUNDED])
-                where = (chip, row[col.C_REGION], off)
-                scatter(run.mem, where, row[col.C_WIDTH], dtype, x, mix(key_p, U(i + 1)), run.spare[1])
+                view = (pool, begin + (j * n + i) * lanes, lanes)
+                keys = run.keys[i0:i1] if one_place else run.keys[i : i + 1]
+                scatter(run.mem, (chip, row[col.C_REGION], off), row, view, keys, run.spare[1])
 
 
-@nb.njit(cache=True)
+@inner
 def _send(run, rows, stat, r, chip):
     """A SEND or RECEIVE that does not pass on its operand unchanged: cut to its width, narrowed to its type."""
     row, s = rows[r], rows[r, col.C_S0]
@@ -180,11 +183,12 @@ def _send(run, rows, stat, r, chip):
         out = _event(to, e)
         x = _narrowed(run, _event(view, e), row[col.C_DTYPE], stat[s, S_ROUNDED])
         lanes = min(out.size, x.size)
-        out[:lanes] = x[:lanes]
-        out[lanes:] = ZERO
+        for lane in range(lanes):
+            out[lane] = x[lane]
+        fill(out, lanes, out.size, ZERO)
 
 
-@nb.njit(cache=True)
+@inner
 def _install(run, rows, stat, r, chip):
     """The tiles of an INSTALL, column by column: pool[m][columns][rows]."""
     row, s = rows[r], rows[r, col.C_S0]
@@ -205,13 +209,13 @@ def _install(run, rows, stat, r, chip):
             for c in range(cols):
                 tile[c, k] = x[first + c] if first + c < limit else ZERO
             if ones:
-                tile[cols, k] = run.tags.ONE
+                tile[cols, k] = run.tags[T_ONE]
         if rounding:
             for c in range(cols):
-                narrow(tile[c], run.tags.NARROW)
+                narrow(tile[c], run.tags[T_NARROW])
 
 
-@nb.njit(cache=True)
+@inner
 def _scaled(x, first, present, out):
     """out[k] = x[first + k] times STEP to the number of later elements that count: those present and not zero."""
     power = U(1)
@@ -222,13 +226,12 @@ def _scaled(x, first, present, out):
             power *= STEP
 
 
-@nb.njit(cache=True)
+@inner
 def _activations(run, rows, stat, r, chip, count):
     """x of every event of a PASS, as its plane can take it, scaled for rows 0 .. count - 1 of what the INSTALL brings."""
     s, plane = rows[r, col.C_S0], rows[rows[r, col.C_S1]]
     view = _view(run, rows, stat, chip, s)
-    run.present[:] = False
-    run.present[:count] = True
+    fill(run.present, 0, count, True)
     xs = run.scaled[: stat[r, S_EVENTS] * count].reshape(stat[r, S_EVENTS], count)
     for e in range(stat[r, S_EVENTS]):
         x = _narrowed(run, _event(view, e), plane[col.C_DTYPE], stat[s, S_ROUNDED])
@@ -236,7 +239,7 @@ def _activations(run, rows, stat, r, chip, count):
     return xs
 
 
-@nb.njit(cache=True)
+@inner
 def _column(run, base, start, xs, out):
     """Ordered sums of every xs[e] with one weight column, its leaves from index `start` on, into out[e]."""
     events, count = xs.shape
@@ -244,7 +247,7 @@ def _column(run, base, start, xs, out):
         total = ZERO
         for k in range(count):
             total += xs[0, k] * leaf(base, U(start + k))
-        out[0] = seal(run.tags.PASS, total)
+        out[0] = seal(run.tags[T_PASS], total)
         return
     w = run.column[:count]
     for k in range(count):
@@ -253,10 +256,10 @@ def _column(run, base, start, xs, out):
         total = ZERO
         for k in range(count):
             total += xs[e, k] * w[k]
-        out[e] = seal(run.tags.PASS, total)
+        out[e] = seal(run.tags[T_PASS], total)
 
 
-@nb.njit(cache=True)
+@inner
 def _pass_weights(run, rows, stat, r, chip):
     """PASS through a whole weight tile whose leaves are made here, and only for the columns that are read."""
     row, mem, s = rows[r], run.mem, rows[r, col.C_S1]
@@ -264,7 +267,7 @@ def _pass_weights(run, rows, stat, r, chip):
     low, high = max(stat[r, S_LOW], plane[col.C_A1]), min(stat[r, S_LANES], plane[col.C_A2])
     pool, begin, lanes = _view(run, rows, stat, chip, r)
     result = pool[begin : begin + stat[r, S_EVENTS] * lanes].reshape(stat[r, S_EVENTS], lanes)
-    result[:] = ZERO
+    fill(pool, begin, begin + stat[r, S_EVENTS] * lanes, ZERO)
     tile = tile_at(mem, rows[at, col.C_REGION], _offset(run, rows[at], at, chip, 0, 0))
     xs, counted = run.scaled[:0].reshape(0, 0), -1
     for q in range(mem.tiles[tile, W_PIECE0], mem.tiles[tile, W_PIECE1]):
@@ -281,14 +284,14 @@ def _pass_weights(run, rows, stat, r, chip):
             xs, counted = _activations(run, rows, stat, r, chip, count), count
         for c in range(c0, c1):
             start = (first + c) * inputs + piece[col.P_K0]
-            _column(run, mem.tensor_base[tensor], start, xs, result[:, c])
+            _column(run, mem.bases[mem.tensors[tensor, N_BASE]], start, xs, result[:, c])
 
 
-@nb.njit(cache=True)
+@inner
 def _patterns(tile, present, regular):
     """Which rows count (those of the first column with any), and which columns have exactly those or none."""
     cols, depth = tile.shape
-    present[:] = False
+    fill(present, 0, depth, False)
     found = False
     for c in range(cols):
         some, same = False, True
@@ -303,7 +306,7 @@ def _patterns(tile, present, regular):
         regular[c] = same or not some
 
 
-@nb.njit(cache=True)
+@inner
 def _irregular(x, first, w):
     """Ordered sum over the k where neither x[first + k] nor w[k] is zero: the general form."""
     total = ZERO
@@ -313,7 +316,7 @@ def _irregular(x, first, w):
     return total
 
 
-@nb.njit(cache=True)
+@inner
 def _pass(run, rows, stat, r, chip):
     """PASS through tiles that an INSTALL keeps."""
     row, s = rows[r], rows[r, col.C_S1]
@@ -328,7 +331,7 @@ def _pass(run, rows, stat, r, chip):
         _patterns(tile, present, regular)
         for i in range(n):
             out = _event(to, j * n + i)
-            out[:] = ZERO
+            fill(out, 0, out.size, ZERO)
             x = _narrowed(run, _event(view, j * n + i), plane[col.C_DTYPE], stat[source, S_ROUNDED])
             _scaled(x, plane[col.C_A0], present, xs)
             for c in range(max(0, stat[r, S_LOW] - left), min(cols, stat[r, S_LANES] - left)):
@@ -338,10 +341,10 @@ def _pass(run, rows, stat, r, chip):
                         total += xs[k] * tile[c, k]
                 else:
                     total = _irregular(x, plane[col.C_A0], tile[c])
-                out[left + c] = seal(run.tags.PASS, total)
+                out[left + c] = seal(run.tags[T_PASS], total)
 
 
-@nb.njit(cache=True)
+@inner
 def _map(run, rows, stat, r, chip):
     row, model = rows[r], run.mem.model
     n, two = row[col.C_N], operands(row[col.C_OP]) == 2
@@ -357,7 +360,7 @@ def _map(run, rows, stat, r, chip):
         map_one(run.tags, row, (position, bound), _event(first, e), _event(second, e), _event(to, e))
 
 
-@nb.njit(cache=True)
+@inner
 def _fold(run, rows, stat, r, chip):
     """A reduce or reshape op."""
     row, op = rows[r], rows[r, col.C_OP]
@@ -376,39 +379,37 @@ def _fold(run, rows, stat, r, chip):
 
 
 @nb.njit(cache=True)
-def _row(run, rows, stat, r, chip):
-    """Evaluates row r on one chip."""
-    op = rows[r, col.C_OP]
-    if op == LOAD:
-        _load(run, rows, stat, r, chip)
-    elif op == GATHER:
-        _gather(run, rows, stat, r, chip)
-    elif op == STORE:
-        _store(run, rows, stat, r, chip)
-    elif op == SCATTER:
-        _scatter(run, rows, stat, r, chip)
-    elif op == SEND or op == RECEIVE:
-        _send(run, rows, stat, r, chip)
-    elif op == INSTALL:
-        _install(run, rows, stat, r, chip)
-    elif op == PASS and stat[rows[r, col.C_S1], S_LAZY]:
-        _pass_weights(run, rows, stat, r, chip)
-    elif op == PASS:
-        _pass(run, rows, stat, r, chip)
-    elif FOLDS[op]:
-        _fold(run, rows, stat, r, chip)
-    else:
-        _map(run, rows, stat, r, chip)
-
-
-@nb.njit(cache=True)
 def evaluate(run, rows, order, stat):
     """All rows on all chips, in order."""
     for at in range(order.size):
         r = order[at]
+        op = rows[r, col.C_OP]
+        if stat[r, S_LAZY] or stat[r, S_ALIAS] >= 0:
+            continue
         for chip in range(run.mem.model[M_CHIPS]):
             if stat[r, S_BROKEN]:
                 poison(_result(run, stat, chip, r), r)
                 run.mem.stray[0] += 1
-            elif not stat[r, S_LAZY] and stat[r, S_ALIAS] < 0:
-                _row(run, rows, stat, r, chip)
+                continue
+            if op == LOAD:
+                first, view = _offset(run, rows[r], r, chip, 0, 0), _view(run, rows, stat, chip, r)
+                load_row(run.mem, rows[r], chip, first, stat[r, S_LOW], view, run.spare[1])
+            elif op == GATHER:
+                _gather(run, rows, stat, r, chip)
+            elif op == STORE:
+                first, view = _offset(run, rows[r], r, chip, 0, 0), _written(run, rows, stat, r, chip)
+                store_row(run.mem, rows[r], chip, first, view)
+            elif op == SCATTER:
+                _scatter(run, rows, stat, r, chip)
+            elif op == SEND or op == RECEIVE:
+                _send(run, rows, stat, r, chip)
+            elif op == INSTALL:
+                _install(run, rows, stat, r, chip)
+            elif op == PASS and stat[rows[r, col.C_S1], S_LAZY]:
+                _pass_weights(run, rows, stat, r, chip)
+            elif op == PASS:
+                _pass(run, rows, stat, r, chip)
+            elif FOLDS[op]:
+                _fold(run, rows, stat, r, chip)
+            else:
+                _map(run, rows, stat, r, chip)

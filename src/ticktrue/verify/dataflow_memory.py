@@ -31,9 +31,7 @@ class Memory(NamedTuple):
     tiles: Int64
     pieces: Int64
     tensors: Int64
-    tensor_base: Hashes
-    kv_base: Hashes
-    rope_base: Hashes
+    bases: Hashes
     model: Int64
     tag_gather: np.uint64
     stray: Int64
@@ -46,10 +44,8 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
     rows = _region_rows(image, regions, table)
     kept = _place_cells(rows, regions, local_positions(kind.blocks, key.plan.cp))
     tiles, pieces = _tiles(image, rows)
-    tensors = np.array([[t.outputs, t.inputs, t.shard] for t in image.tensors] or [[0, 0, 0]], np.int64)
-    names = [t.name for t in image.tensors] or [""]
-    is_kv = rows[:, kernel.R_PACKING] == Packing.KV
-    states = int(rows[is_kv, kernel.R_P0].max()) + 1 if is_kv.any() else 1
+    tensors = np.array([[t.outputs, t.inputs, t.shard, i] for i, t in enumerate(image.tensors)] or [[0] * 4], np.int64)
+    bases = _bases(image, regions, rows)
     model = (
         key.plan.chips, key.plan.h, key.plan.cp, key.kv_heads, key.head_dim, key.vocab, int(key.fmt == "f32"),
         kind.tokens, kind.blocks,
@@ -58,9 +54,7 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
         cells=np.empty((key.plan.chips, kept, HALVES), np.uint64), 
         kind=np.full((key.plan.chips, kept), -1, np.int8), count=np.zeros((key.plan.chips, kept), np.int16),
         regions=rows, tiles=tiles, pieces=pieces, tensors=tensors,
-        tensor_base=np.array([base(n) for n in names], np.uint64),
-        kv_base=np.array([base(f"kv.{i}") for i in range(states)], np.uint64),
-        rope_base=np.array([base("rope_a"), base("rope_b")], np.uint64),
+        bases=bases,
         model=np.array(model, np.int64), tag_gather=tag("GATHER"), stray=np.zeros(1, np.int64),
     )  # fmt: skip
 
@@ -79,6 +73,26 @@ def _region_rows(image: Image, regions: tuple[Region, ...], table: OpTable) -> I
         rows[i, kernel.R_VECTORS], rows[i, kernel.R_STRIDE] = r.vectors, max(1, r.stride)
         rows[i, kernel.R_TENSOR], rows[i, kernel.R_P0], rows[i, kernel.R_P1] = r.tensor, r.p0, r.p1
     return rows
+
+
+def _bases(image: Image, regions: tuple[Region, ...], rows: Int64) -> Hashes:
+    """Base hashes of the tensors, the rope tables and the state; fills the place of each region's own."""
+    names = [t.name for t in image.tensors]
+    place: dict[str, int] = {}
+    for i, r in enumerate(regions):
+        match rows[i, kernel.R_PACKING]:
+            case Packing.KV:
+                name = f"kv.{r.p0}"
+            case Packing.ROPE_A:
+                name = "rope_a"
+            case Packing.ROPE_B:
+                name = "rope_b"
+            case Packing.ROWS | Packing.LANES:
+                name = image.tensors[r.tensor].name
+            case _:
+                continue
+        rows[i, kernel.R_BASE] = place.setdefault(name, len(names) + len(place))
+    return np.array([base(name) for name in [*names, *place, ""]], np.uint64)
 
 
 def _readable(image: Image, r: Region) -> bool:

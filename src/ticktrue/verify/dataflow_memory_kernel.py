@@ -4,11 +4,12 @@ A vector remembers the type that it was written in; read as another type it give
 """
 
 import numba as nb
+import numpy as np
 
 from ticktrue.program import Packing, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.hashing import BAD, ZERO, U, leaf, mix, select
-from ticktrue.verify.dataflow_plan_kernel import BF16, F32, HALVES, lanes_of
+from ticktrue.verify.dataflow_plan_kernel import BF16, F32, HALVES, fill, inner, lanes_of
 
 BLOCK = 64
 TILE_VECTORS = 2  # a row of a weight tile: 320 bf16 columns
@@ -17,20 +18,20 @@ SCRATCH, INBOX, STATE = int(RegionClass.SCRATCH), int(RegionClass.INBOX), int(Re
 TILES, ROWS, LANES_F32, KV = int(Packing.TILES), int(Packing.ROWS), int(Packing.LANES), int(Packing.KV)
 ROPE_A, ROPE_B = int(Packing.ROPE_A), int(Packing.ROPE_B)
 
-# columns of the region table, int64[regions, R_COLUMNS]; `R_CELLS`: first kept vector, `R_KEPT`: how many are kept
-R_CLASS, R_PACKING, R_START, R_VECTORS, R_STRIDE, R_TENSOR, R_P0, R_P1, R_CELLS, R_KEPT, R_TILE0, R_TILE1 = range(12)
-R_COLUMNS = 12
+# columns of the region table; R_CELLS: first kept vector, R_KEPT: how many are kept, R_BASE: its base hash in `bases`
+R_CLASS, R_PACKING, R_START, R_VECTORS, R_STRIDE, R_TENSOR, R_P0, R_P1, R_CELLS, R_KEPT, R_TILE0, R_TILE1, R_BASE = range(13)
+R_COLUMNS = 13
 # columns of the tile table: vector in its region, rows, pieces [first, last)
 W_VECTOR, W_ROWS, W_PIECE0, W_PIECE1 = range(4)
 # columns of the tensor table
-N_OUTPUTS, N_INPUTS, N_SHARD = range(3)
+N_OUTPUTS, N_INPUTS, N_SHARD, N_BASE = range(4)
 # what the model, the plan and the step kind fix
 (M_CHIPS, M_H, M_CP, M_KV_HEADS, M_HEAD_DIM, M_VOCAB, M_F32, M_TOKENS, M_BLOCKS) = range(9)
 # register functions (docs/program.md section 2)
 TOKEN, P_DIV, P_MOD, KV_PLACE, LAST = 1, 2, 3, 4, 5
 
 
-@nb.njit(cache=True)
+@inner
 def tile_at(mem, region, off):
     """Number of the weight tile that holds vector `off` of a region; -1 if there is none."""
     lo, hi = mem.regions[region, R_TILE0], mem.regions[region, R_TILE1]
@@ -46,7 +47,7 @@ def tile_at(mem, region, off):
     return t if off < mem.tiles[t, W_VECTOR] + TILE_VECTORS * mem.tiles[t, W_ROWS] else -1
 
 
-@nb.njit(cache=True)
+@inner
 def _tile_leaves(mem, chip, where, lanes, out):
     """Lanes of a vector of a weight tile: row k of the tile is two vectors, its lanes those of the pieces."""
     region, off = where
@@ -65,14 +66,14 @@ def _tile_leaves(mem, chip, where, lanes, out):
             continue
         end = min(piece[col.P_LANE] + piece[col.P_COLS], outputs - first, shift + lanes[1])
         for lane in range(max(piece[col.P_LANE], shift + lanes[0]), end):
-            out[lane - shift] = leaf(mem.tensor_base[tensor], U((first + lane) * inputs + kk))
+            out[lane - shift] = leaf(mem.bases[mem.tensors[tensor, N_BASE]], U((first + lane) * inputs + kk))
 
 
-@nb.njit(cache=True)
+@inner
 def _run_of(mem, chip, region, off):
     """(base, index of lane 0, lanes) of a vector whose elements follow each other in one tensor."""
     r = mem.regions[region]
-    packing = r[R_PACKING]
+    packing, base = r[R_PACKING], mem.bases[r[R_BASE]]
     record, v = off // r[R_STRIDE], off % r[R_STRIDE]
     if packing == KV:
         d, cp = mem.model[M_HEAD_DIM], mem.model[M_CP]
@@ -82,19 +83,19 @@ def _run_of(mem, chip, region, off):
         p = (record // BLOCK * cp + chip % cp) * BLOCK + record % BLOCK
         head = chip // cp * local_heads + r[R_P1]
         start = (p * mem.model[M_KV_HEADS] + head) * d + v * ka
-        return mem.kv_base[r[R_P0]], start, min(ka, heads * d - v * ka)
+        return base, start, min(ka, heads * d - v * ka)
     if packing == ROWS:
         inputs, shard = mem.tensors[r[R_TENSOR], N_INPUTS], mem.tensors[r[R_TENSOR], N_SHARD]
         first = v * HALVES
         count = min(HALVES, shard - first, inputs - chip * shard - first)
-        return mem.tensor_base[r[R_TENSOR]], record * inputs + chip * shard + first, count
+        return base, record * inputs + chip * shard + first, count
     if packing == LANES_F32:
-        return mem.tensor_base[r[R_TENSOR]], off * 80, min(80, mem.tensors[r[R_TENSOR], N_INPUTS] - off * 80)
+        return base, off * 80, min(80, mem.tensors[r[R_TENSOR], N_INPUTS] - off * 80)
     d = r[R_P0]
-    return mem.rope_base[0 if packing == ROPE_A else 1], record * d + v * 80, min(80, d - v * 80)
+    return base, record * d + v * 80, min(80, d - v * 80)
 
 
-@nb.njit(cache=True)
+@inner
 def _type_of(mem, packing):
     """Element type of a packing."""
     if packing == KV:
@@ -102,7 +103,7 @@ def _type_of(mem, packing):
     return BF16 if packing == TILES or packing == ROWS else F32
 
 
-@nb.njit(cache=True)
+@inner
 def _natural(mem, chip, where, lanes, out):
     """Lanes of a vector as the type it holds into out; the type, or -1 where nothing is or nothing was written."""
     region, off = where
@@ -119,7 +120,7 @@ def _natural(mem, chip, where, lanes, out):
     if packing == 0 or not 0 <= off < r[R_VECTORS]:
         return -1
     if packing == TILES:
-        out[lanes[0] : lanes[1]] = ZERO
+        fill(out, lanes[0], lanes[1], ZERO)
         _tile_leaves(mem, chip, where, lanes, out)
         return BF16
     base, start, count = _run_of(mem, chip, region, off)
@@ -131,7 +132,7 @@ def _natural(mem, chip, where, lanes, out):
     return _type_of(mem, packing)
 
 
-@nb.njit(cache=True)
+@inner
 def _mistaken(mem, chip, where, dtype, lanes, out, spare):
     """Lanes of a vector read as a type it does not hold: hashes of the parts that fall together; zeros stay zero."""
     held = _natural(mem, chip, where, (0, HALVES), spare)
@@ -147,7 +148,7 @@ def _mistaken(mem, chip, where, dtype, lanes, out, spare):
             out[lane] = mix(mix(BAD, a), b) if a != ZERO or b != ZERO else ZERO
 
 
-@nb.njit(cache=True)
+@inner
 def read(mem, chip, where, dtype, lanes, out, spare):
     """Lanes [first, last) of a vector, where = (region, vector), as `dtype` into the same lanes of out."""
     held = _natural(mem, chip, where, lanes, out)
@@ -167,57 +168,107 @@ def load(mem, where, width, dtype, first, out, spare):
         read(mem, chip, (region, off + v), dtype, (max(0, first - v * ka), size), out[v * ka :], spare)
 
 
-@nb.njit(cache=True)
-def store(mem, where, width, dtype, values):
-    """Writes values (zero beyond their end) as `dtype`; what may not be written there counts as stray."""
-    chip, region, off = where
-    r = mem.regions[region]
+@inner
+def load_row(mem, row, chip, address, low, view, spare):
+    """Every event of a LOAD into its result; lanes below `low` are not read. address = vector of event (0, 0) in its region."""
+    pool, begin, lanes = view
+    n, m, width, dtype = row[col.C_N], row[col.C_M], row[col.C_WIDTH], row[col.C_DTYPE]
+    region, step, step2 = row[col.C_REGION], row[col.C_STEP], row[col.C_STEP2]
     ka = lanes_of(dtype)
+    cells, kinds, counts = mem.cells, mem.kind, mem.count
+    first_cell, kept = mem.regions[region, R_CELLS], mem.regions[region, R_KEPT]
+    for e in range(n * m):
+        off, to = address + e % n * step + e // n * step2, begin + e * lanes
+        for v in range(low // ka, width):
+            a, size = max(0, low - v * ka), min(ka, lanes - v * ka)
+            if a >= size:
+                continue
+            o = off + v
+            if 0 <= o < kept and kinds[chip, first_cell + o] == dtype:
+                end = min(size, np.int64(counts[chip, first_cell + o]))
+                for lane in range(a, end):
+                    pool[to + v * ka + lane] = cells[chip, first_cell + o, lane]
+                for lane in range(max(a, end), size):
+                    pool[to + v * ka + lane] = ZERO
+            else:
+                read(mem, chip, (region, o), dtype, (a, size), pool[to + v * ka : to + v * ka + size], spare)
+
+
+@inner
+def store_row(mem, row, chip, address, view):
+    """Every event of a STORE (zero beyond its lanes); what may not be written there counts as stray."""
+    pool, begin, lanes = view
+    n, m, width, dtype = row[col.C_N], row[col.C_M], row[col.C_WIDTH], row[col.C_DTYPE]
+    r = mem.regions[row[col.C_REGION]]
     writable = r[R_CLASS] == SCRATCH or r[R_CLASS] == INBOX
-    for v in range(width):
-        if not writable or off + v < 0 or off + v >= r[R_KEPT]:
-            mem.stray[0] += 1
-            continue
-        cell = r[R_CELLS] + off + v
-        count = min(max(values.size - v * ka, 0), ka)
-        for lane in range(count):
-            mem.cells[chip, cell, lane] = values[v * ka + lane]
-        mem.count[chip, cell], mem.kind[chip, cell] = count, dtype
-
-
-@nb.njit(cache=True)
-def scatter(mem, where, width, dtype, values, key, spare):
-    """State after a register may have named this place: every element is old or new. where as for `load`."""
-    chip, region, off = where
-    r = mem.regions[region]
     ka = lanes_of(dtype)
-    for v in range(width):
+    cells, kinds, counts = mem.cells, mem.kind, mem.count
+    for e in range(n * m):
+        off, at = address + e % n * row[col.C_STEP] + e // n * row[col.C_STEP2], begin + e * lanes
+        for v in range(width):
+            if not writable or off + v < 0 or off + v >= r[R_KEPT]:
+                mem.stray[0] += 1
+                continue
+            cell = r[R_CELLS] + off + v
+            count = min(max(lanes - v * ka, 0), ka)
+            for lane in range(count):
+                cells[chip, cell, lane] = pool[at + v * ka + lane]
+            counts[chip, cell], kinds[chip, cell] = count, dtype
+
+
+@inner
+def _touch(mem, chip, where, dtype, spare):
+    """Keeps a vector of state before it is first changed: its elements as `dtype`; how many there are."""
+    region, off = where
+    r = mem.regions[region]
+    cell = r[R_CELLS] + off
+    count = lanes_of(dtype)
+    if mem.kind[chip, cell] < 0 and r[R_PACKING] == KV and _type_of(mem, KV) == dtype:
+        base, start, count = _run_of(mem, chip, region, off)
+        for lane in range(count):
+            mem.cells[chip, cell, lane] = leaf(base, U(start + lane))
+    else:
+        read(mem, chip, where, dtype, (0, count), mem.cells[chip, cell], spare)
+    mem.kind[chip, cell] = dtype
+    return max(count, 0)
+
+
+@inner
+def scatter(mem, where, row, view, keys, spare):
+    """State after registers may have named this place: each element is old or new, by token row i from rows[0] on.
+
+    where = (chip, region, vector); view = (pool, word of the first row's event, lanes of an event); keys[i] of row i.
+    """
+    chip, region, off = where
+    pool, begin, lanes = view
+    r, dtype = mem.regions[region], row[col.C_DTYPE]
+    ka = lanes_of(dtype)
+    cells, kinds, counts = mem.cells, mem.kind, mem.count
+    for v in range(row[col.C_WIDTH]):
         if r[R_CLASS] != STATE or off + v < 0 or off + v >= r[R_KEPT]:
             mem.stray[0] += 1
             continue
         cell = r[R_CELLS] + off + v
-        elements = mem.cells[chip, cell]
-        size = min(max(values.size - v * ka, 0), ka)
-        count = mem.count[chip, cell]
-        if mem.kind[chip, cell] != dtype:
-            count = ka
-            if mem.kind[chip, cell] < 0 and _type_of(mem, r[R_PACKING]) == dtype and r[R_PACKING] == KV:
-                _, _, count = _run_of(mem, chip, region, off + v)
-            read(mem, chip, (region, off + v), dtype, (0, count), elements, spare)
-            mem.kind[chip, cell] = dtype
-        for lane in range(min(count, size)):
-            elements[lane] = select(elements[lane], values[v * ka + lane], key)
-        for lane in range(size, count):
-            elements[lane] = select(elements[lane], ZERO, key)
-        top = count
-        for lane in range(count, size):
-            elements[lane] = select(ZERO, values[v * ka + lane], key)
-            if elements[lane] != ZERO:
-                top = lane + 1
-        mem.count[chip, cell] = top
+        count = np.int64(counts[chip, cell])
+        if kinds[chip, cell] != dtype:
+            count = _touch(mem, chip, (region, off + v), dtype, spare)
+        size = min(max(lanes - v * ka, 0), ka)
+        for i in range(keys.size):
+            key, at = keys[i], begin + i * lanes + v * ka
+            for lane in range(min(count, size)):
+                cells[chip, cell, lane] = select(cells[chip, cell, lane], pool[at + lane], key)
+            for lane in range(size, count):
+                cells[chip, cell, lane] = select(cells[chip, cell, lane], ZERO, key)
+            top = count
+            for lane in range(count, size):
+                cells[chip, cell, lane] = select(ZERO, pool[at + lane], key)
+                if pool[at + lane] != ZERO:
+                    top = lane + 1
+            count = top
+        counts[chip, cell] = count
 
 
-@nb.njit(cache=True)
+@inner
 def values_of(mem, fn, t):
     """(count, first) of the values of a register function of token row t; count 0: not one that an address may use."""
     model = mem.model
@@ -231,7 +282,7 @@ def values_of(mem, fn, t):
     return (model[M_TOKENS], 0) if fn == LAST else (0, 0)
 
 
-@nb.njit(cache=True)
+@inner
 def gather(mem, where, row, span, out, spare):
     """The element that a register names, over all its values, each with its own key. span = (function, count, first)."""
     chip, region, off = where
@@ -242,7 +293,7 @@ def gather(mem, where, row, span, out, spare):
         return
     ka = lanes_of(dtype)
     plain = mem.regions[region, R_PACKING] == ROWS and dtype == BF16
-    out[:] = ZERO
+    fill(out, 0, out.size, ZERO)
     tagged = mix(mem.tag_gather, U(fn))
     for x in range(count):
         a = (first + x) % 512 if fn == P_MOD else first + x
@@ -259,12 +310,13 @@ def gather(mem, where, row, span, out, spare):
                 out[v * ka + lane] += key * spare[0, lane]
 
 
-@nb.njit(cache=True)
+@inner
 def finish_gather(mem, span, t, total, out):
     """The sum of `gather` for row t: the same sum serves every row that names the same values."""
     fn, count, _ = span
     if count == 1:
-        out[:] = total
+        for lane in range(out.size):
+            out[lane] = total[lane]
         return
     key = mix(mix(mem.tag_gather, U(fn)), U(0 if fn == LAST else t))
     for lane in range(out.size):

@@ -3,8 +3,6 @@
 A beat is an array of its first lanes; lanes beyond its end are exact zeros. `view` is (pool of the chip, first word, lanes).
 """
 
-import numba as nb
-
 from ticktrue.program import columns as col
 from ticktrue.program.hashing import BAD, SENTINEL, ZERO, U, add, mix, product
 from ticktrue.verify.dataflow_plan_kernel import (
@@ -29,19 +27,36 @@ from ticktrue.verify.dataflow_plan_kernel import (
     ROPE,
     SCALE,
     SILU_MUL,
+    T_ARGMAX,
+    T_CMUL_C,
+    T_CMUL_S,
+    T_COMBINE,
+    T_CONVERT,
+    T_DIVIDE,
+    T_EXP,
+    T_LANE_SUM,
+    T_MASK,
+    T_MAX,
+    T_MEAN_RSQRT,
+    T_ROPE_1,
+    T_ROPE_2,
+    T_SCALE,
+    T_SILU_MUL,
+    fill,
+    inner,
 )
 
 LANES = 320
 BLOCK = 64
 
 
-@nb.njit(cache=True, inline="always")
+@inner
 def at(beat, lane):
     """Lane of a beat, zero beyond its end."""
     return beat[lane] if lane < beat.size else ZERO
 
 
-@nb.njit(cache=True)
+@inner
 def _combine(tags, a, b, d, out):
     m1, m2 = at(a, d + 1), at(b, d + 1)
     size = min(out.size, d + 2)
@@ -50,12 +65,12 @@ def _combine(tags, a, b, d, out):
         for lane in range(size):
             out[lane] = at(other, lane)
         return
-    m = mix(tags.COMBINE, m1 + m2)
+    m = mix(tags[T_COMBINE], m1 + m2)
     for lane in range(size):
         out[lane] = m if lane == d + 1 else mix(m, mix(m1, at(a, lane)) + mix(m2, at(b, lane)))
 
 
-@nb.njit(cache=True)
+@inner
 def _rope(tags, x, cs, shape, out):
     d, heads = shape
     half = d // 2
@@ -66,37 +81,37 @@ def _rope(tags, x, cs, shape, out):
             m = mix(mix(x1, x2), mix(at(cs, i), at(cs, half + i)))
             some = x1 != ZERO or x2 != ZERO
             if lane < out.size:
-                out[lane] = mix(tags.ROPE_1, m) if some else ZERO
+                out[lane] = mix(tags[T_ROPE_1], m) if some else ZERO
             if lane + half < out.size:
-                out[lane + half] = mix(tags.ROPE_2, m) if some else ZERO
+                out[lane + half] = mix(tags[T_ROPE_2], m) if some else ZERO
 
 
-@nb.njit(cache=True)
+@inner
 def _cmul(tags, a, b, d, out):
     half = d // 2
     for lane in range(min(d, out.size)):
         i = lane % half
         m = mix(mix(at(a, i), at(b, i)), mix(at(a, half + i), at(b, half + i)))
-        out[lane] = mix(tags.CMUL_C if lane < half else tags.CMUL_S, m)
+        out[lane] = mix(tags[T_CMUL_C] if lane < half else tags[T_CMUL_S], m)
 
 
-@nb.njit(cache=True)
+@inner
 def _mask(tags, s, tokens, where, out):
     position, bound = where
-    key = mix(tags.MASK, U(position))
+    key = mix(tags[T_MASK], U(position))
     for lane in range(out.size):
         t = lane % tokens
         out[lane] = SENTINEL if position > bound + t else mix(key, mix(U(t + 1), at(s, lane)))
 
 
-@nb.njit(cache=True)
+@inner
 def map_one(tags, row, where, a, b, out):
     """One event of a map op with operands a and b. where = (position of MASK, last position that row 0 can see)."""
     op = row[col.C_OP]
-    out[:] = ZERO
+    fill(out, 0, out.size, ZERO)
     if op == CONVERT:
         for lane in range(min(out.size, a.size)):
-            out[lane] = mix(tags.CONVERT, a[lane]) if a[lane] != ZERO else ZERO
+            out[lane] = mix(tags[T_CONVERT], a[lane]) if a[lane] != ZERO else ZERO
     elif op == ADD:
         for lane in range(out.size):
             out[lane] = add(at(a, lane), at(b, lane))
@@ -104,21 +119,21 @@ def map_one(tags, row, where, a, b, out):
         for lane in range(min(out.size, a.size, b.size)):
             out[lane] = product(a[lane], b[lane])
     elif op == SCALE:
-        key = mix(tags.SCALE, U(row[col.C_X0] & 0xFFFFFFFF))
+        key = mix(tags[T_SCALE], U(row[col.C_X0] & 0xFFFFFFFF))
         for lane in range(min(out.size, a.size)):
             out[lane] = mix(key, a[lane]) if a[lane] != ZERO else ZERO
     elif op == MEAN_RSQRT:
-        key = mix(mix(tags.MEAN_RSQRT, U(row[col.C_X0] & 0xFFFFFFFF)), U(row[col.C_X1] & 0xFFFFFFFF))
+        key = mix(mix(tags[T_MEAN_RSQRT], U(row[col.C_X0] & 0xFFFFFFFF)), U(row[col.C_X1] & 0xFFFFFFFF))
         for lane in range(out.size):
             out[lane] = mix(key, at(a, lane))
     elif op == EXP:
         for lane in range(out.size):
             s = at(a, lane)
-            out[lane] = ZERO if s == SENTINEL else mix(mix(tags.EXP, s), at(b, lane))
+            out[lane] = ZERO if s == SENTINEL else mix(mix(tags[T_EXP], s), at(b, lane))
     elif op == SILU_MUL:
         for lane in range(min(out.size, a.size, b.size)):
             some = a[lane] != ZERO and b[lane] != ZERO
-            out[lane] = mix(mix(tags.SILU_MUL, a[lane]), b[lane]) if some else ZERO
+            out[lane] = mix(mix(tags[T_SILU_MUL], a[lane]), b[lane]) if some else ZERO
     elif op == CMUL:
         _cmul(tags, a, b, row[col.C_X0], out)
     elif op == ROPE:
@@ -131,21 +146,21 @@ def map_one(tags, row, where, a, b, out):
         d = row[col.C_X0]
         total = at(a, d)
         for lane in range(min(out.size, a.size, d)):
-            out[lane] = mix(mix(tags.DIVIDE, a[lane]), total) if a[lane] != ZERO else ZERO
+            out[lane] = mix(mix(tags[T_DIVIDE], a[lane]), total) if a[lane] != ZERO else ZERO
     elif op == MOVE:
         first, lanes, to = row[col.C_A0], row[col.C_A1], row[col.C_A2]
         for i in range(min(lanes, out.size - to, a.size - first)):
             out[to + i] = a[first + i]
     elif op == BROADCAST:
-        out[:] = at(a, 0)
+        fill(out, 0, out.size, at(a, 0))
     elif op == INSERT:
-        lanes = min(out.size, a.size)
-        out[:lanes] = a[:lanes]
+        for lane in range(min(out.size, a.size)):
+            out[lane] = a[lane]
         if row[col.C_X0] < out.size:
             out[row[col.C_X0]] = at(b, row[col.C_X0])
 
 
-@nb.njit(cache=True)
+@inner
 def _merge(row, view, first, out):
     pool, start, lanes = view
     share, beats = row[col.C_A0], row[col.C_X0]
@@ -157,7 +172,7 @@ def _merge(row, view, first, out):
             out[lane] = pool[start + (first + i) * lanes + inside % LANES]
 
 
-@nb.njit(cache=True)
+@inner
 def _lane_sum(tags, beats, out):
     total = ZERO
     for lane in range(min(LANES, beats.shape[1])):
@@ -166,10 +181,10 @@ def _lane_sum(tags, beats, out):
             s = add(s, beats[i, lane])
         if s != ZERO:
             total += mix(s, U(lane))
-    out[0] = mix(tags.LANE_SUM, total)
+    out[0] = mix(tags[T_LANE_SUM], total)
 
 
-@nb.njit(cache=True)
+@inner
 def _argmax(tags, row, rank, beats, out):
     share, columns, first = row[col.C_A0], row[col.C_A1], row[col.C_A2]
     total = ZERO
@@ -182,31 +197,31 @@ def _argmax(tags, row, rank, beats, out):
                 total += mix(U(n + 1), value)
     out[0] = total
     if out.size > 1:
-        out[1] = mix(tags.ARGMAX, total)
+        out[1] = mix(tags[T_ARGMAX], total)
 
 
-@nb.njit(cache=True)
+@inner
 def _pick(tags, beats, out):
     total, bad = ZERO, False
     for i in range(beats.shape[0]):
         value = beats[i, 0] if beats.shape[1] > 0 else ZERO
         index = beats[i, 1] if beats.shape[1] > 1 else ZERO
         total += value
-        bad = bad or index != mix(tags.ARGMAX, value)
+        bad = bad or index != mix(tags[T_ARGMAX], value)
     if bad:
         total = mix(total, BAD)
     out[0] = total
     if out.size > 1:
-        out[1] = mix(tags.ARGMAX, total)
+        out[1] = mix(tags[T_ARGMAX], total)
 
 
-@nb.njit(cache=True)
+@inner
 def reduce_one(tags, row, rank, view, j, out):
     """Result j of an op that folds i: its n events follow each other in the operand's buffer."""
     pool, start, lanes = view
     op, n = row[col.C_OP], row[col.C_N]
     beats = pool[start + j * n * lanes : start + (j + 1) * n * lanes].reshape(n, lanes)
-    out[:] = ZERO
+    fill(out, 0, out.size, ZERO)
     if out.size == 0:
         return
     if op == FOLD:
@@ -219,7 +234,7 @@ def reduce_one(tags, row, rank, view, j, out):
             for i in range(n):
                 x = beats[i, lane] if lane < lanes else ZERO
                 if x != SENTINEL:
-                    total += mix(tags.MAX, x)
+                    total += mix(tags[T_MAX], x)
                     some = True
             out[lane] = total if some else SENTINEL
     elif op == MERGE:
@@ -232,7 +247,7 @@ def reduce_one(tags, row, rank, view, j, out):
         _pick(tags, beats, out)
 
 
-@nb.njit(cache=True)
+@inner
 def transpose(row, view, out):
     """out[m][x0][lanes]: lane i of result k is lane k of event i."""
     pool, start, lanes = view
@@ -243,23 +258,25 @@ def transpose(row, view, out):
                 out[j, k, i] = pool[start + (j * n + i) * lanes + k] if k < lanes else ZERO
 
 
-@nb.njit(cache=True)
+@inner
 def spread(view, out):
     """out[m][x0][lanes]: every lane of result k is lane k of the one event."""
     pool, start, lanes = view
     for j in range(out.shape[0]):
         for k in range(out.shape[1]):
-            out[j, k, :] = pool[start + j * lanes + k] if k < lanes else ZERO
+            value = pool[start + j * lanes + k] if k < lanes else ZERO
+            for lane in range(out.shape[2]):
+                out[j, k, lane] = value
 
 
-@nb.njit(cache=True)
+@inner
 def poison(out, r):
     """Fills a result that no rule gives."""
     for i in range(out.size):
         out[i] = mix(mix(BAD, U(r)), U(i))
 
 
-@nb.njit(cache=True)
+@inner
 def narrow(out, tag_narrow):
     """What becomes of elements that bf16 cannot hold where bf16 is written: not the same elements."""
     for i in range(out.size):

@@ -18,9 +18,38 @@ DIVIDE, SILU_MUL, MOVE, MERGE = int(Op.DIVIDE), int(Op.SILU_MUL), int(Op.MOVE), 
 TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST), int(Op.INSERT)
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
 
+inner = nb.njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""For functions that only kernels call: wrappers for Python cost more to compile than the functions."""
+
 LANES = 320
 HALVES = 160
 BF16, F32 = 0, 1
+
+TAG_NAMES = (
+    "CONVERT", "SCALE", "LANE_SUM", "MEAN_RSQRT", "CMUL_C", "CMUL_S", "ROPE_1", "ROPE_2", "MASK", "MAX",
+    "EXP", "COMBINE", "DIVIDE", "SILU_MUL", "SCATTER", "ARGMAX", "PASS", "NARROW",
+)  # fmt: skip
+(
+    T_CONVERT,
+    T_SCALE,
+    T_LANE_SUM,
+    T_MEAN_RSQRT,
+    T_CMUL_C,
+    T_CMUL_S,
+    T_ROPE_1,
+    T_ROPE_2,
+    T_MASK,
+    T_MAX,
+    T_EXP,
+    T_COMBINE,
+    T_DIVIDE,
+    T_SILU_MUL,
+    T_SCATTER,
+    T_ARGMAX,
+    T_PASS,
+    T_NARROW,
+    T_ONE,
+) = range(19)
 
 (
     S_RANK,  # place in the evaluation order
@@ -39,7 +68,14 @@ BF16, F32 = 0, 1
 S_COLUMNS = 12
 
 
-@nb.njit(cache=True)
+@inner
+def fill(out, first, last, value):
+    """out[first .. last - 1] = value (a slice assignment takes much longer to compile)."""
+    for i in range(first, last):
+        out[i] = value
+
+
+@inner
 def lanes_of(dtype):
     """Elements of a vector; 0 for a type that streams do not carry yet."""
     if dtype == BF16:
@@ -47,7 +83,7 @@ def lanes_of(dtype):
     return 80 if dtype == F32 else 0
 
 
-@nb.njit(cache=True)
+@inner
 def operands(op):
     """Stream operands of an op (PASS: x and its INSTALL)."""
     if op == LOAD or op == GATHER:
@@ -58,7 +94,7 @@ def operands(op):
     return 1
 
 
-@nb.njit(cache=True)
+@inner
 def _attributes_ok(row):
     """Whether the attributes of a row are within what its op can mean."""
     op, x0, x1 = row[col.C_OP], row[col.C_X0], row[col.C_X1]
@@ -88,7 +124,7 @@ def _attributes_ok(row):
     return True
 
 
-@nb.njit(cache=True)
+@inner
 def _events(row):
     """Events of a row's result."""
     op, n, m = row[col.C_OP], row[col.C_N], row[col.C_M]
@@ -100,7 +136,7 @@ def _events(row):
     return row[col.C_X0] * m if op == TRANSPOSE or op == SPREAD else n * m
 
 
-@nb.njit(cache=True)
+@inner
 def _broken(rows, stat, r):
     """Whether row r cannot be evaluated: bad attributes, or an operand that is not there yet or of another shape."""
     row = rows[r]
@@ -125,7 +161,7 @@ def _broken(rows, stat, r):
     return False
 
 
-@nb.njit(cache=True)
+@inner
 def _active(rows, stat, r):
     """Lanes of a result that can be other than zero."""
     row = rows[r]
@@ -165,7 +201,7 @@ def _active(rows, stat, r):
     return 2 if op == LANE_ARGMAX or op == PICK else LANES
 
 
-@nb.njit(cache=True)
+@inner
 def _rounded(rows, stat, r):
     """Whether every element of a result is one that bf16 can hold."""
     row = rows[r]
@@ -184,7 +220,7 @@ def _rounded(rows, stat, r):
     return False
 
 
-@nb.njit(cache=True)
+@inner
 def _need(rows, stat, r, i):
     """(low, high): lanes of operand i that row r reads, given those of its own result that are read."""
     row = rows[r]
@@ -223,7 +259,7 @@ def _need(rows, stat, r, i):
     return low, high
 
 
-@nb.njit(cache=True)
+@inner
 def _alias(rows, stat, r):
     """The row whose result a SEND or RECEIVE passes on unchanged; -1 for any other."""
     op, s = rows[r, col.C_OP], rows[r, col.C_S0]
@@ -266,7 +302,7 @@ def analyse(rows, order, lazy_load):
     return stat
 
 
-@nb.njit(cache=True)
+@inner
 def _needs(rows, order, lazy_load, stat):
     """Fills S_LOW, S_LANES, S_LAST and the S_LAZY of LOADs, from the last row to the first."""
     count = rows.shape[0]
@@ -309,11 +345,11 @@ def place(rows, order, stat):
     for at in range(count):
         start[at + 1] += start[at]
     ending = np.empty(count, np.int64)
-    fill = start[:count].copy()
+    slot = start[:count].copy()
     for at in range(count):
         r = order[at]
-        ending[fill[stat[r, S_LAST]]] = r
-        fill[stat[r, S_LAST]] += 1
+        ending[slot[stat[r, S_LAST]]] = r
+        slot[stat[r, S_LAST]] += 1
     top = 0
     for at in range(count):
         r = order[at]

@@ -50,7 +50,8 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
         return 0
     check_fields(stored, findings)
     check_operands(stored, findings)
-    check_addresses(stored, findings)
+    if findings.total == before:
+        check_addresses(stored, findings)
     if findings.total > before:
         return 0
     flat = expand(program.image, timetable, system)

@@ -1,0 +1,232 @@
+"""The JSON documents of the command line, one Struct each; docs/reference/schemas/ is generated from here.
+
+Simulated quantities are called `sim_...`, those of this host `wall_...`; the two are never mixed.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Literal, TypedDict
+
+import msgspec
+
+
+class Header(TypedDict):
+    """What every document begins with, beside its schema."""
+
+    created: str
+    package_version: str
+    command: tuple[str, ...]
+
+
+class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When, by what version and by which command a document was made."""
+
+    created: str
+    package_version: str
+    command: tuple[str, ...]
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A value inside a document."""
+
+
+class ErrorDocument(Document, frozen=True, kw_only=True):
+    """A failure: no result."""
+
+    schema: Literal["ticktrue/error/v1"] = "ticktrue/error/v1"
+    code: str
+    message: str
+    where: str
+    hint: str
+    exit_status: int
+
+
+class FactPart(Part, frozen=True, kw_only=True):
+    """A number about the machine, with where it comes from and how sure it is."""
+
+    owner: str
+    name: str
+    value: float
+    unit: str
+    grade: str
+    low: float
+    high: float
+    source: str
+    date: str
+    why: str
+
+
+class FormatPart(Part, frozen=True, kw_only=True):
+    """Whether the matrix unit takes a number format."""
+
+    format: str
+    grade: str
+    absent: bool
+    why: str
+
+
+class ModelInput(Part, frozen=True, kw_only=True):
+    """Which model went in."""
+
+    ref: str
+    name: str
+    path: str
+    spec_sha256: str
+    weights_sha256: str
+
+
+class SystemInput(Part, frozen=True, kw_only=True):
+    """Which machine went in; `facts_sha256` covers every value that can change a result."""
+
+    name: str
+    chips: int
+    heads_degree: int
+    context_degree: int
+    format: str
+    format_grade: str
+    hypothetical: bool
+    max_model_len: int
+    facts_sha256: str
+    facts: tuple[FactPart, ...]
+
+
+class ViolationPart(Part, frozen=True, kw_only=True):
+    """One broken rule, as in `ticktrue explain`."""
+
+    code: str
+    message: str
+    chip: int
+    cycle: int
+    first: str
+    second: str
+    where: str
+
+
+class ProofPart(Part, frozen=True, kw_only=True):
+    """Both verdicts on one timetable; `dataflow_found` is empty where rules are broken, for then rows mean nothing."""
+
+    kind: str
+    sha256: str
+    rules_clean: bool
+    violations_total: int
+    violations: tuple[ViolationPart, ...]
+    rows: int
+    chips: int
+    dataflow_equal: bool
+    dataflow_stated: str
+    dataflow_found: str
+    cached: bool
+    wall_compile_s: float
+    wall_verify_s: float
+    wall_dataflow_s: float
+
+
+class SharePart(Part, frozen=True, kw_only=True):
+    """Cycles of the critical path with one cause."""
+
+    name: str
+    sim_cycles: int
+    ratio: float
+
+
+class UsePart(Part, frozen=True, kw_only=True):
+    """How busy the ports of one unit are, mean over the chips."""
+
+    unit: str
+    ports: int
+    busy_cycles: int
+    utilization_ratio: float
+
+
+class AssumedPart(Part, frozen=True, kw_only=True):
+    """An assumed constant, and the simulated time at the ends of its range against that at its best value."""
+
+    owner: str
+    name: str
+    unit: str
+    grade: str
+    low: float
+    best: float
+    high: float
+    sim_time_at_low_ratio: float | None
+    sim_time_at_high_ratio: float | None
+    high_is_a_bound: bool
+
+
+class MismatchPart(Part, frozen=True, kw_only=True):
+    """A stated cycle that the replay does not give."""
+
+    code: str
+    message: str
+    stated_cycle: int
+    earliest_cycle: int
+
+
+class StepTimes(Part, frozen=True, kw_only=True):
+    """Times of one timetable. The interval is from the start of one step to that of the next."""
+
+    kind: str
+    replay_clean: bool
+    mismatches: tuple[MismatchPart, ...]
+    sim_cycles: int
+    sim_us: float
+    sim_deskew_cycles: int
+    sim_gap_cycles: int
+    sim_host_cycles: int
+    sim_interval_cycles: int
+    sim_interval_us: float
+    causes: tuple[SharePart, ...]
+    utilization: tuple[UsePart, ...]
+    assumed: tuple[AssumedPart, ...]
+
+
+class RunDocument(Document, frozen=True, kw_only=True):
+    """The answer to a prompt, the program that gave it, and its times. `decode` is the last decode step's timetable."""
+
+    schema: Literal["ticktrue/run/v1"] = "ticktrue/run/v1"
+    model: ModelInput
+    system: SystemInput
+    prompt: str
+    prompt_sha256: str
+    raw: bool
+    prompt_token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: Literal["stop", "length", "context"]
+    program_sha256: str
+    proofs: tuple[ProofPart, ...]
+    final_context: int
+    prefill_steps: int
+    sim_prefill_cycles: int
+    sim_prefill_us: float
+    sim_prefill_tokens_per_s: float
+    decode: StepTimes | None
+    sim_cycles_per_token: int | None
+    sim_us_per_token: float | None
+    sim_tokens_per_s: float | None
+    wall_decode_tokens_per_s: float | None
+    wall_prefill_tokens_per_s: float
+    wall_compile_s: float
+    wall_kernels_s: float
+    wall_total_s: float
+
+
+class RejectedDocument(Document, frozen=True, kw_only=True):
+    """A run that did not happen: its program was not proved."""
+
+    schema: Literal["ticktrue/rejected/v1"] = "ticktrue/rejected/v1"
+    proofs: tuple[ProofPart, ...]
+
+
+def header(argv: Sequence[str]) -> Header:
+    """When, what and how, for the document of this command."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Header(created=now, package_version=version("ticktrue"), command=("ticktrue", *argv))
+
+
+def encode(document: msgspec.Struct) -> bytes:
+    """The document as indented JSON with its schema first and one line end."""
+    plain = msgspec.to_builtins(document)
+    first = {"schema": plain.pop("schema")}
+    return msgspec.json.format(msgspec.json.encode(first | plain), indent=2) + b"\n"

@@ -1,0 +1,197 @@
+"""What every verb shares about its output: the flags, and the one place that writes to stdout and stderr.
+
+Results go to stdout; progress, notes and errors go to stderr. Knows no verb.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+    from rich.status import Status
+
+PLAIN_WIDTH = 120
+"""Columns of a table where there is no terminal to ask."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How a result is shown."""
+
+    json: Annotated[bool, Parameter(negative="")] = False
+    "Print exactly one JSON document on stdout, errors included."
+    quiet: Annotated[bool, Parameter(negative="")] = False
+    "No progress, no notes: the result alone."
+
+
+PLAIN = Output()
+
+
+class Terminal:
+    """stdout for results, stderr for progress; a spinner on a terminal, one line per stage elsewhere, silence if quiet."""
+
+    def __init__(self, output: Output) -> None:
+        self.json = output.json
+        self.quiet = output.quiet
+        self._out = _console(stderr=False)
+        self._err = _console(stderr=True)
+        self._status: Status | None = None
+        self._what = ""
+        self._mid_line = False
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person watches stderr."""
+        return self._err.is_terminal and not self.quiet
+
+    @property
+    def width(self) -> int:
+        """Columns for a table."""
+        return self._out.width
+
+    def line(self, text: str = "") -> None:
+        """One line of a result."""
+        self._end_stream()
+        self._out.print(text, soft_wrap=True)
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: int = 0) -> None:
+        """Rows in columns; the first `left` columns are text, the others numbers, so to the right."""
+        for line in table_lines(header, rows, left):
+            self.line(" " * indent + line)
+
+    def document(self, data: bytes) -> None:
+        """One JSON document, the whole of stdout."""
+        self._stop()
+        sys.stdout.write(data.decode())
+        sys.stdout.flush()
+
+    def stream(self, text: str) -> None:
+        """Text as it comes, without a line end of its own."""
+        if not text:
+            return
+        self._stop()
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._mid_line = not text.endswith("\n")
+
+    def note(self, text: str) -> None:
+        """One line beside the result."""
+        if not self.quiet:
+            self._end_stream()
+            self._err.print(text, soft_wrap=True, style="dim")
+
+    def warning(self, text: str) -> None:
+        """One line that is said even where it is quiet."""
+        self._end_stream()
+        self._err.print(text, soft_wrap=True)
+
+    @contextmanager
+    def stage(self, what: str) -> Iterator[None]:
+        """Says what is being done for as long as it lasts."""
+        if self.quiet:
+            yield
+            return
+        if not self._err.is_terminal:
+            self._end_stream()
+            self._err.print(what, soft_wrap=True)
+            yield
+            return
+        before, self._what = self._what, what
+        if not self._mid_line:  # a spinner would overwrite the text that is being streamed
+            self._show(what)
+        try:
+            yield
+        finally:
+            self._what = before
+            if before and not self._mid_line:
+                self._show(before)
+            else:
+                self._stop()
+
+    def kernels_begin(self) -> None:
+        """The first kernel is being compiled: where no spinner shows it, one line says so."""
+        if self._status is None:
+            self.note("compiling kernels (once for this installation; about a minute)")
+
+    def detail(self, text: str) -> None:
+        """Adds to the stage on a terminal, e.g. a count that moves; nothing elsewhere."""
+        if self._status is not None:
+            self._status.update(f"{self._what}; {text}" if text else self._what)
+
+    @contextmanager
+    def bar(self) -> Iterator[Callable[[str, int, int], None]]:
+        """A progress bar on a terminal: gives what is to be called with (what, done, total)."""
+        if not self.interactive:
+            yield self._say_once()
+            return
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self._err, transient=True) as progress:
+            tasks: dict[str, TaskID] = {}
+
+            def tell(what: str, done: int, total: int) -> None:
+                self._stop()
+                if what not in tasks:
+                    tasks[what] = progress.add_task(what, total=total or None)
+                progress.update(tasks[what], completed=done, total=total or None)
+
+            yield tell
+
+    def _say_once(self) -> Callable[[str, int, int], None]:
+        said: set[str] = set()
+
+        def tell(what: str, _done: int, total: int) -> None:
+            if what not in said:
+                said.add(what)
+                self.note(f"{what}: {total:,} bytes" if total else what)
+
+        return tell
+
+    def _show(self, what: str) -> None:
+        if self._status is None:
+            self._status = self._err.status(what, spinner="dots")
+            self._status.start()
+        else:
+            self._status.update(what)
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _end_stream(self) -> None:
+        self._stop()
+        if self._mid_line:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            self._mid_line = False
+
+    def close(self) -> None:
+        """Leaves the terminal as it was found."""
+        self._end_stream()
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    return console
+
+
+def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """The lines of a table: columns two spaces apart, the first `left` to the left, the others to the right."""
+    cells = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = []
+    for row in cells:
+        parts = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(parts).rstrip())
+    return lines

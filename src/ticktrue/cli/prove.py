@@ -1,0 +1,152 @@
+"""Step kind -> timetable that may be executed: from the cache, or compiled and proved now.
+
+Both proofs come before any execution: the machine rules, and the dataflow digest of the rows against that of the graph.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ticktrue.cli.cache import ProgramCache
+from ticktrue.cli.output import Terminal
+from ticktrue.compile import Options, assemble, compile_image, compile_timetable
+from ticktrue.hw import System
+from ticktrue.model import ModelSpec
+from ticktrue.program import Image, Program, StepKind, Timetable, image_digest, program_digest
+from ticktrue.verify import Verdict, verify
+from ticktrue.verify.dataflow import rows_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What programs are made from; `weights` is the digest of the model's weights."""
+
+    spec: ModelSpec
+    system: System
+    options: Options
+    weights: str
+
+    def cache_parts(self) -> tuple[str, ...]:
+        """Everything of it that can change a byte of a program."""
+        o = self.options
+        return (
+            self.spec.name, self.spec.digest(), self.weights, self.system.name, self.system.fact_digest(), o.fmt,
+            str(o.max_context), str(o.hypothetical),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What is known of one timetable. `sha256` is that of the program of this timetable alone.
+
+    `verdict` is of the machine rules. `found` is the dataflow digest of the rows, to be equal to `stated`, the graph's.
+    """
+
+    kind: StepKind
+    sha256: str
+    verdict: Verdict
+    stated: str
+    found: str
+    cached: bool
+    compile_s: float = 0.0
+    verify_s: float = 0.0
+    dataflow_s: float = 0.0
+
+    @property
+    def dataflow_equal(self) -> bool:
+        """Whether the rows compute the expression of the graph."""
+        return self.stated == self.found
+
+    @property
+    def clean(self) -> bool:
+        """Whether the timetable may be executed."""
+        return self.verdict.clean and self.dataflow_equal
+
+
+class Rejected(Exception):  # noqa: N818 - not a failure of the command: its answer is no
+    """A timetable that was not proved; nothing of it is executed."""
+
+    def __init__(self, proof: Proof) -> None:
+        super().__init__(proof.kind.label())
+        self.proof = proof
+
+
+def prove(program: Program, timetable: Timetable, system: System, clock: Callable[[], float] = time.perf_counter) -> Proof:
+    """Both proofs of one timetable; the second only where the first holds, for rows that break a rule have no meaning."""
+    alone = Program(program.image, (timetable,))
+    begin = clock()
+    verdict = verify(alone, system)
+    middle = clock()
+    found = rows_digest(alone, timetable, system) if verdict.clean else ""
+    end = clock()
+    return Proof(timetable.kind, program_digest(alone), verdict, timetable.dataflow, found, cached=False,
+                 verify_s=middle - begin, dataflow_s=end - middle)  # fmt: skip
+
+
+class Maker:
+    """Makes proved timetables over one image; keeps the proofs in the order they were asked for."""
+
+    def __init__(self, source: Source, cache: ProgramCache, terminal: Terminal, clock: Callable[[], float]) -> None:
+        self.source = source
+        self.clock = clock
+        self.proofs: list[Proof] = []
+        self.seconds = 0.0
+        self._cache = cache
+        self._terminal = terminal
+        self._ready: dict[StepKind, Timetable] = {}
+        self._image: Image | None = None
+        self._image_sha256 = ""
+
+    def image(self, first: StepKind) -> Image:
+        """The image, taken from the cached program of `first` where there is one.
+
+        Raises:
+            UsageError: T120-T123 for a degree, format or context that is not legal.
+            DoesNotFit: T310.
+        """
+        if self._image is None:
+            entry = self._cache.get(first)
+            s = self.source
+            image = entry.program.image if entry else compile_image(s.spec, s.system, s.options, s.weights)
+            self._image, self._image_sha256 = image, image_digest(image)
+        return self._image
+
+    def obtain(self, kind: StepKind) -> Timetable:
+        """A proved timetable of `kind`.
+
+        Raises:
+            Rejected: if a proof fails.
+        """
+        begin = self.clock()
+        try:
+            if kind not in self._ready:
+                self._ready[kind] = self._cached(kind) or self._made(kind)
+        finally:
+            self.seconds += self.clock() - begin
+        return self._ready[kind]
+
+    def _cached(self, kind: StepKind) -> Timetable | None:
+        entry = self._cache.get(kind)
+        if entry is None or image_digest(entry.program.image) != self._image_sha256:
+            return None
+        known = entry.verdict
+        verdict = Verdict((), 0, 1, known.rows, known.chips)
+        self.proofs.append(Proof(kind, known.sha256, verdict, known.dataflow, known.dataflow, cached=True))
+        return entry.program.timetables[0]
+
+    def _made(self, kind: StepKind) -> Timetable:
+        image, s = self.image(kind), self.source
+        begin = self.clock()
+        with self._terminal.stage(f"compiling {kind.label()} for {s.system.chips} chips"):
+            timetable = compile_timetable(s.spec, s.system, image, kind)
+        program = assemble(image, [timetable])
+        seconds = self.clock() - begin
+        with self._terminal.stage(f"verifying {kind.label()}"):
+            proof = replace(prove(program, timetable, s.system, self.clock), compile_s=seconds)
+        self.proofs.append(proof)
+        if not proof.clean:
+            raise Rejected(proof)
+        problem = self._cache.put(program, proof.verdict.rows)
+        if problem:
+            self._terminal.note(problem)
+        return timetable

@@ -1,0 +1,185 @@
+"""What `ticktrue run` does, in order: look up, compile and prove, execute while the text streams, time, tell."""
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ticktrue.cli.cache import ProgramCache
+from ticktrue.cli.kernels_watch import watch_kernels
+from ticktrue.cli.output import Terminal
+from ticktrue.cli.prove import Maker, Proof, Rejected, Source
+from ticktrue.cli.surroundings import program_cache
+from ticktrue.cli.target import Found, Target, look_up
+from ticktrue.compile import T_MAX, assemble, bucket, image_blocks, tokens_kind
+from ticktrue.errors import EnvironmentProblem, InputError
+from ticktrue.execute import Machine
+from ticktrue.generate import Session, Step
+from ticktrue.model import load_weights
+from ticktrue.program import Program, StepKind
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the user asked for."""
+
+    prompt: str
+    target: Target
+    max_tokens: int
+    raw: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A step and the seconds of this host that its execution took, compiling and proving left out."""
+
+    step: Step
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything that came out; `program` holds exactly the timetables that were used."""
+
+    job: Job
+    found: Found
+    weights: str
+    prompt: str
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    text: str
+    steps: tuple[Timed, ...]
+    program: Program
+    proofs: tuple[Proof, ...]
+    kernels_s: float
+    compile_s: float
+    begin: float
+
+    @property
+    def final_context(self) -> int:
+        """Positions that the last step has seen, its own tokens included."""
+        last = self.steps[-1].step
+        return last.pos + last.taken
+
+    @property
+    def prefill(self) -> tuple[Timed, ...]:
+        """The steps that took the prompt."""
+        return tuple(t for t in self.steps if t.step.prefill)
+
+    @property
+    def decode(self) -> tuple[Timed, ...]:
+        """The steps that took a chosen token."""
+        return tuple(t for t in self.steps if not t.step.prefill)
+
+
+def perform(job: Job, terminal: Terminal) -> int:
+    """Runs the job; gives the exit status."""
+    from ticktrue.cli.run_report import tell_answer, tell_rejected
+
+    begin = time.perf_counter()
+    with watch_kernels(terminal) as kernels:
+        found = look_up(job.target, terminal)
+        prompt = sys.stdin.read() if job.prompt == "-" else job.prompt
+        ids = prompt_ids(found, prompt, raw=job.raw)
+        with terminal.stage("reading weights"):
+            weights = load_weights(found.model).digest()
+        source = Source(found.model.spec, found.system, found.options, weights)
+        maker = Maker(source, open_cache(job.target, source), terminal, lambda: time.perf_counter() - kernels.seconds)
+        execution = _Execution(job, found, maker, terminal)
+        try:
+            program = execution.run(ids)
+        except Rejected as no:
+            tell_rejected(no, maker.proofs, terminal)
+            return 1
+        tokens = tuple(t.step.chosen for t in execution.steps if chooses(t.step, len(ids)))
+        answer = Answer(job, found, weights, prompt, ids, tokens, execution.text, tuple(execution.steps), program,
+                        tuple(maker.proofs), kernels.seconds, maker.seconds, begin)  # fmt: skip
+        return tell_answer(answer, terminal)
+
+
+def prompt_ids(found: Found, prompt: str, *, raw: bool) -> tuple[int, ...]:
+    """Token ids of the prompt, through the model's chat template unless `raw` or there is none."""
+    tokenizer = found.model.tokenizer()
+    template = None if raw else found.model.chat_template()
+    if template is None:
+        ids = tokenizer.encode(prompt)
+    else:
+        ids = tokenizer.encode(template.render([{"role": "user", "content": prompt}]), add_special=False)
+    limit = found.options.max_context
+    if not 1 <= len(ids) <= limit:
+        raise InputError(f"expected a prompt of 1 to {limit:,} tokens, found {len(ids):,}", code="T365", where="prompt",
+                         hint="a shorter prompt, or a larger --max-model-len")  # fmt: skip
+    return tuple(ids)
+
+
+def open_cache(target: Target, source: Source) -> ProgramCache:
+    """The cache of programs, or one that keeps nothing: where that is asked for, or there is no place."""
+    directory = None
+    if target.cache:
+        try:
+            directory = program_cache()
+        except EnvironmentProblem:
+            directory = None
+    return ProgramCache(directory, source.cache_parts() if directory else ())
+
+
+def kind_at(pos: int, tokens: int, limit: int) -> StepKind:
+    """The step kind of `tokens` tokens at `pos`, as the session picks it."""
+    wide = tokens_kind(tokens)
+    return StepKind(wide, 1, bucket(pos + wide, image_blocks(limit)), "last", "chip")
+
+
+def chooses(step: Step, prompt: int) -> bool:
+    """Whether the token that a step chose is part of the answer."""
+    return not step.prefill or step.pos + step.taken == prompt
+
+
+class _Execution:
+    """Steps one session to its end, streaming the text."""
+
+    def __init__(self, job: Job, found: Found, maker: Maker, terminal: Terminal) -> None:
+        self._job, self._found, self._maker, self._terminal = job, found, maker, terminal
+        self._stop = frozenset(found.model.tokenizer().eos)
+        self.steps: list[Timed] = []
+        self.text = ""
+
+    def run(self, ids: tuple[int, ...]) -> Program:
+        """Proves what is needed from the start, then executes; gives the program of the timetables used."""
+        terminal, maker = self._terminal, self._maker
+        kinds = self._kinds(len(ids))
+        image = maker.image(kinds[0])
+        for kind in kinds:
+            maker.obtain(kind)
+        with terminal.stage("packing weights"):
+            machine = Machine(image, self._found.model.weights(), self._found.system)
+        session = Session(machine, maker.obtain)
+        with terminal.stage("executing"):
+            for timed in self._timed(session.generate(ids, self._job.max_tokens, self._stop), len(ids)):
+                self.steps.append(timed)
+        return assemble(image, session.timetables())
+
+    def _kinds(self, prompt: int) -> list[StepKind]:
+        """Kinds of the prefill steps and of the first decode step."""
+        limit = self._found.options.max_context
+        kinds = [kind_at(at, min(T_MAX, prompt - at), limit) for at in range(0, prompt, T_MAX)]
+        if self._job.max_tokens > 1 and prompt < limit:
+            kinds.append(kind_at(prompt, 1, limit))
+        return list(dict.fromkeys(kinds))
+
+    def _timed(self, steps: Iterator[Step], prompt: int) -> Iterator[Timed]:
+        """The steps with their seconds; text goes out as it becomes certain."""
+        stream, clock, maker = self._found.model.tokenizer().stream(), self._maker.clock, self._maker
+        while True:
+            before = clock() - maker.seconds
+            step = next(steps, None)
+            if step is None:
+                break
+            yield Timed(step, clock() - maker.seconds - before)
+            if chooses(step, prompt) and step.chosen not in self._stop:
+                self._say(stream.push(step.chosen))
+        self._say(stream.finish())
+
+    def _say(self, text: str) -> None:
+        self.text += text
+        if not self._terminal.json:
+            self._terminal.stream(text)

@@ -1,0 +1,82 @@
+"""The flags that say which model runs on which machine, and what they name once looked up."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ticktrue.cli.output import Terminal
+from ticktrue.cli.surroundings import model_cache
+from ticktrue.errors import UsageError
+
+if TYPE_CHECKING:
+    from ticktrue.compile import Options
+    from ticktrue.hw import System
+    from ticktrue.model import Model
+
+DEFAULT_MODEL = "smollm2-135m-instruct"
+DEFAULT_SYSTEM = "groq3-lpx-tray"
+DEFAULT_CHIPS = 8
+DEFAULT_CONTEXT = 2048
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Model and machine."""
+
+    model: str = DEFAULT_MODEL
+    "A name of `ticktrue model list`, a Hugging Face directory, a .gguf file, or org/name of the hub."
+    system: str = DEFAULT_SYSTEM
+    "A name of `ticktrue hw list`."
+    chips: int | None = None
+    "How many chips of the system to use [default: 8, or all if there are fewer]."
+    format: str = "bf16"
+    "Number format of weights and activations: bf16, or f32 for debugging."
+    max_model_len: int | None = None
+    "Longest context in tokens [default: 2048, or the model's if that is shorter]."
+    hypothetical: bool = False
+    "Allow a number format that the chip is known not to have; every result says so."
+    cache: bool = True
+    "Keep verified programs in the cache, and take them from there."
+
+
+TARGET = Target()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a target names."""
+
+    model: "Model"
+    system: "System"
+    options: "Options"
+
+
+def look_up(target: Target, terminal: Terminal) -> Found:
+    """The model (fetched where it must be), the chips, and the options of the compiler.
+
+    Raises:
+        Error: T110-T123 for a flag, T31x-T34x for a model that cannot be used, T41x where fetching fails.
+    """
+    from ticktrue.compile import Options
+    from ticktrue.hw import load_system
+
+    system = load_system(target.system)
+    chips = min(DEFAULT_CHIPS, system.chips) if target.chips is None else target.chips
+    if target.max_model_len is not None and target.max_model_len < 1:
+        raise UsageError(f"expected a context of at least 1 token, found {target.max_model_len}", code="T123",
+                         where="--max-model-len")  # fmt: skip
+    subset = system.subset(chips)
+    model = open_model(target.model, terminal)
+    longest = min(DEFAULT_CONTEXT, model.spec.max_positions)
+    context = longest if target.max_model_len is None else target.max_model_len
+    return Found(model, subset, Options(target.format, context, target.hypothetical))
+
+
+def open_model(ref: str, terminal: Terminal) -> "Model":
+    """The model that `ref` names, fetched with a progress bar where it is not in the cache yet."""
+    from ticktrue.model import load_model
+
+    with terminal.bar() as progress:
+        return load_model(ref, cache=model_cache(), progress=progress)
