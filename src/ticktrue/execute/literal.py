@@ -1,0 +1,274 @@
+"""The plain path: every row as docs/program.md says it, all 320 lanes, tiles copied into planes, nothing left out.
+
+Slow and simple; `interpreter_kernel` must give the same memory, bit for bit, after every row. Scalars of the arithmetic are the
+kernels' own; everything about rows, lanes, planes and addresses is written a second time here.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from ticktrue.execute.literal_kernel import exp_all, ordered_pass, silu_all
+from ticktrue.execute.memory import Memory
+from ticktrue.hw import System
+from ticktrue.isa import Dtype, Op, RegFn
+from ticktrue.isa.ops import LANES
+from ticktrue.program import Image, Timetable, expand
+from ticktrue.program import columns as col
+
+F32 = npt.NDArray[np.float32]
+SENTINEL = np.float32(-3.4028234663852886e38)
+NO_LANE = 0x7FFFFFFF
+
+
+class Literal:
+    """One step of one timetable over a memory: `run` changes the memory as the step would."""
+
+    def __init__(self, image: Image, timetable: Timetable, system: System, memory: Memory) -> None:
+        self._flat = expand(image, timetable, system)
+        self._memory = memory
+        self._image = image
+        self._kind = timetable.kind
+        rows = self._flat.rows
+        groups = rows[:, col.C_GROUP]
+        shift = np.where(groups >= 0, memory.group_first[groups] - groups * self._flat.table.group_vectors, 0)
+        chips = image.key.plan.chips
+        self._address = [self._flat.address(c) + shift + c * memory.vectors for c in range(chips)]
+        self._peer = [self._flat.peer(c) for c in range(chips)]
+        self._order = np.lexsort((np.arange(len(rows)), rows[:, col.C_ISSUE]))
+
+    def run(self, tokens: list[int], pos: int) -> None:
+        """Every row of every chip, in issue order."""
+        self._token, self._pos, self._valid = tokens + [0] * (self._kind.tokens - len(tokens)), pos, len(tokens)
+        self._streams: dict[tuple[int, int], F32] = {}
+        with np.errstate(all="ignore"):  # lanes that a selection throws away may overflow on the way
+            for r in self._order.tolist():
+                for chip in range(self._image.key.plan.chips):
+                    self._row(r, chip, self._flat.rows[r].tolist())
+
+    def _row(self, r: int, chip: int, row: list[int]) -> None:
+        op = row[col.C_OP]
+        if op in {Op.STORE, Op.SCATTER}:
+            self._store(r, chip, row)
+        elif op in {Op.LOAD, Op.GATHER}:
+            self._streams[r, chip] = self._load(r, chip, row)
+        elif op == Op.RECEIVE:
+            self._streams[r, chip] = self._streams[row[col.C_S0], int(self._peer[chip][r])]
+        elif op == Op.PASS:
+            self._streams[r, chip] = self._pass(chip, row)
+        else:
+            a = self._streams[row[col.C_S0], chip]
+            b = self._streams.get((row[col.C_S1], chip), a)
+            self._streams[r, chip] = a if op == Op.SEND else self._compute(chip, row, a, b)
+
+    def _vector(self, r: int, chip: int, row: list[int], event: tuple[int, int]) -> int | None:
+        """Vector of event (i, j); None where the write is not this chip's."""
+        i, j = event
+        at = int(self._address[chip][r]) + i * row[col.C_STEP] + j * row[col.C_STEP2]
+        p, cp = self._pos + i, self._image.key.plan.cp
+        match row[col.C_REGFN]:
+            case RegFn.TOKEN:
+                at += self._token[i] * row[col.C_REGSTRIDE]
+            case RegFn.P_DIV:
+                at += p // 512 * row[col.C_REGSTRIDE]
+            case RegFn.P_MOD:
+                at += p % 512 * row[col.C_REGSTRIDE]
+            case RegFn.LAST:
+                at += (self._valid - 1) * row[col.C_REGSTRIDE]
+            case RegFn.KV:
+                if p // 64 % cp != chip % cp and row[col.C_OP] == Op.SCATTER:
+                    return None
+                at += (p // 64 // cp * 64 + p % 64) * row[col.C_REGSTRIDE]
+            case _:
+                pass
+        return at
+
+    def _load(self, r: int, chip: int, row: list[int]) -> F32:
+        per = 80 if row[col.C_DTYPE] == Dtype.F32 else 160
+        count = row[col.C_WIDTH] * per
+        out = np.zeros((row[col.C_M], row[col.C_N], max(LANES, count)), dtype=np.float32)
+        for j in range(row[col.C_M]):
+            for i in range(row[col.C_N]):
+                at = self._vector(r, chip, row, (i, j))
+                if at is None:
+                    continue
+                if per == 80:  # noqa: PLR2004 - float32 lanes of a vector
+                    out[j, i, :count] = self._memory.floats[at * 80 : at * 80 + count]
+                else:
+                    bits = self._memory.words[at * 160 : at * 160 + count].astype(np.uint32) << 16
+                    out[j, i, :count] = bits.view(np.float32)
+        return out
+
+    def _store(self, r: int, chip: int, row: list[int]) -> None:
+        x = self._streams[row[col.C_S0], chip].reshape(row[col.C_M], row[col.C_N], -1)
+        per = 80 if row[col.C_DTYPE] == Dtype.F32 else 160
+        count = row[col.C_WIDTH] * per
+        for j in range(row[col.C_M]):
+            for i in range(row[col.C_N]):
+                at = self._vector(r, chip, row, (i, j))
+                if at is None:
+                    continue
+                if per == 80:  # noqa: PLR2004
+                    self._memory.floats[at * 80 : at * 80 + count] = x[j, i, :count]
+                else:
+                    self._memory.words[at * 160 : at * 160 + count] = _bf16_bits(x[j, i, :count])
+
+    def _pass(self, chip: int, row: list[int]) -> F32:
+        install = self._flat.rows[row[col.C_S1]].tolist()
+        tile = self._streams[install[col.C_S0], chip]
+        x = self._streams[row[col.C_S0], chip]
+        out = np.zeros((row[col.C_M], row[col.C_N], LANES), dtype=np.float32)
+        for j in range(row[col.C_M]):
+            plane = self._plane(install, tile[j if install[col.C_M] > 1 else 0])
+            for i in range(row[col.C_N]):
+                out[j, i] = ordered_pass(np.ascontiguousarray(x[j, i, : len(plane)]), plane)
+        return out
+
+    def _plane(self, install: list[int], events: F32) -> F32:
+        """The plane after INSTALL of one tile: float32[K, 320]."""
+        depth = 80 if install[col.C_DTYPE] == Dtype.F32 else 160
+        plane = np.zeros((depth, LANES), dtype=np.float32)
+        per_row, rows = install[col.C_X0], events
+        if per_row:
+            lanes = events.shape[-1] // install[col.C_WIDTH] * per_row
+            rows = events.reshape(-1)[: install[col.C_WIDTH] // per_row * lanes].reshape(-1, lanes)
+        first, keep = install[col.C_A0], slice(install[col.C_A1], install[col.C_A2])
+        plane[first : first + len(rows), keep] = rows[:, keep]
+        if install[col.C_X1]:
+            plane[first : first + len(rows), install[col.C_A2]] = 1
+        return plane
+
+    def _compute(self, chip: int, row: list[int], a: F32, b: F32) -> F32:
+        op, x0 = row[col.C_OP], row[col.C_X0]
+        if op == Op.INSTALL:
+            return a
+        if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK}:
+            rank = self._image.key.plan.index(row[col.C_PATTERN], chip)
+            parts = a.reshape(row[col.C_M], row[col.C_N], -1)
+            return np.stack([_reduce(row, p, rank) for p in parts])[None]
+        if op in {Op.TRANSPOSE, Op.SPREAD}:
+            return np.stack([_reshape(op, x0, p) for p in a])
+        return self._map(chip, row, a, b)
+
+    def _map(self, chip: int, row: list[int], a: F32, b: F32) -> F32:
+        d, half = row[col.C_X0], row[col.C_X0] // 2
+        out = np.zeros_like(a)
+        match row[col.C_OP]:
+            case Op.CONVERT:
+                out[...] = (_bf16_bits(a).astype(np.uint32) << 16).view(np.float32)
+            case Op.ADD:
+                out = a + b
+            case Op.MUL:
+                out = a * b
+            case Op.SCALE:
+                out = a * np.int32(d).view(np.float32)
+            case Op.MEAN_RSQRT:
+                size, eps = (np.int32(row[c]).view(np.float32) for c in (col.C_X0, col.C_X1))
+                out[..., 0] = np.float32(1) / np.sqrt(a[..., 0] / size + eps)
+            case Op.CMUL:
+                ca, sa, cb, sb = a[..., :half], a[..., half:d], b[..., :half], b[..., half:d]
+                out[..., :half], out[..., half:d] = (ca * cb) - (sa * sb), (sa * cb) + (ca * sb)
+            case Op.ROPE:
+                c, s = b[..., :half], b[..., half:d]
+                for h in range(row[col.C_X1]):
+                    x1, x2 = a[..., h * d : h * d + half], a[..., h * d + half : h * d + d]
+                    out[..., h * d : h * d + half] = (x1 * c) - (x2 * s)
+                    out[..., h * d + half : h * d + d] = (x2 * c) + (x1 * s)
+            case Op.EXP:
+                out = np.where(a == SENTINEL, np.float32(0), exp_all(a - b)).astype(np.float32)
+            case Op.SILU_MUL:
+                out = silu_all(a, b)
+            case Op.MASK:
+                out = self._mask(chip, row, a)
+            case Op.COMBINE:
+                out = _combine(d, a, b)
+            case Op.DIVIDE:
+                out[..., :d] = a[..., :d] / a[..., d : d + 1]
+            case Op.MOVE:
+                n, to = row[col.C_A1], row[col.C_A2]
+                out[..., to : to + n] = a[..., row[col.C_A0] : row[col.C_A0] + n]
+            case Op.BROADCAST:
+                out[...] = a[..., :1]
+            case _:  # INSERT
+                out[...] = a
+                out[..., d] = b[..., d]
+        return out
+
+    def _mask(self, chip: int, row: list[int], a: F32) -> F32:
+        cp = self._image.key.plan.cp
+        i = np.arange(row[col.C_N])[None, :, None]
+        j = np.arange(row[col.C_M])[:, None, None]
+        t = (np.arange(a.shape[-1]) % row[col.C_X0])[None, None, :]
+        position = 64 * ((row[col.C_A0] + j) * cp + chip % cp) + i
+        return np.where(position > self._pos + t, SENTINEL, a).astype(np.float32)
+
+
+def _bf16_bits(x: F32) -> npt.NDArray[np.uint16]:
+    u = np.ascontiguousarray(x).view(np.uint32)
+    return ((u + 0x7FFF + ((u >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def _combine(d: int, a: F32, b: F32) -> F32:
+    m1, m2 = a[..., d + 1 : d + 2], b[..., d + 1 : d + 2]
+    m = np.maximum(m1, m2)
+    both = (a * exp_all(m1 - m)) + (b * exp_all(m2 - m))
+    both[..., d + 1 : d + 2] = m
+    both[..., d + 2 :] = 0
+    out = np.where(m1 == SENTINEL, b, both)
+    return np.where(m2 == SENTINEL, a, out).astype(np.float32)
+
+
+def _reshape(op: int, x0: int, events: F32) -> F32:
+    out = np.zeros((x0, LANES), dtype=np.float32)
+    if op == Op.SPREAD:
+        out[...] = events[0, :x0, None]
+    else:
+        out[:, : len(events)] = events[:, :x0].T
+    return out
+
+
+def _reduce(row: list[int], events: F32, rank: int) -> F32:
+    out = np.zeros(LANES, dtype=np.float32)
+    match row[col.C_OP]:
+        case Op.MAX:
+            out[...] = np.maximum(events.max(axis=0), SENTINEL)
+        case Op.FOLD:
+            for e in events:
+                out = out + e
+        case Op.LANE_SUM:
+            s = np.zeros(512, dtype=np.float32)
+            for e in events:
+                s[:LANES] = s[:LANES] + e
+            for h in (256, 128, 64, 32, 16, 8, 4, 2, 1):
+                n = min(h, LANES - h)
+                s[:n] = s[:n] + s[h : h + n]
+            out[0] = s[0]
+        case Op.MERGE:
+            _merge(row, events, out)
+        case Op.PICK:
+            index = events[:, 1].view(np.int32)
+            best = min(range(len(events)), key=lambda k: (-float(events[k, 0]), int(index[k])))
+            out[:2] = events[best, :2]
+        case _:
+            _argmax(row, events, out, rank)
+    return out
+
+
+def _merge(row: list[int], events: F32, out: F32) -> None:
+    cols, beats, col0, count = row[col.C_A0], row[col.C_X0], row[col.C_A2], row[col.C_A3]
+    for i, e in enumerate(events):
+        r, v = divmod(row[col.C_A1] + i, beats)
+        for lane in range(min(LANES, cols - v * LANES)):
+            column = r * cols + v * LANES + lane
+            if col0 <= column < col0 + count:
+                out[column - col0] = e[lane]
+
+
+def _argmax(row: list[int], events: F32, out: F32, rank: int) -> None:
+    shard, total = row[col.C_A0], row[col.C_A1]
+    local = row[col.C_A2] + np.arange(events.size).reshape(events.shape)
+    valid = (local < shard) & (rank * shard + local < total)
+    index = np.where(valid, rank * shard + local, NO_LANE)
+    value = np.where(valid, events, SENTINEL)
+    best = value.max()
+    out[0] = best
+    out[1] = np.int32(index[valid & (value == best)].min(initial=NO_LANE)).view(np.float32)
