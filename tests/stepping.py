@@ -36,9 +36,15 @@ class Stepper:
     def run(self, tokens: Sequence[int], chunk: int, keep: Sequence[int] | None = None) -> tuple[np.ndarray, Machine]:
         """Logits [positions, vocab] (of the positions in `keep`, else all) and the machine after the last step."""
         machine = Machine(self.image, self.weights, self.system)
+        return self.continue_run(machine, tokens, 0, chunk, keep), machine
+
+    def continue_run(
+        self, machine: Machine, tokens: Sequence[int], start: int, chunk: int, keep: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """Logits of positions start, start + 1, ... on a machine that already holds the positions before."""
         blocks, wanted = image_blocks(self.image.key.max_context), None if keep is None else set(keep)
         out = []
-        for pos in range(0, len(tokens), chunk):
+        for pos in range(start, len(tokens), chunk):
             part = tokens[pos : pos + chunk]
             width = tokens_kind(len(part))
             kind = StepKind(width, 1, bucket(pos + width, blocks), "all", "chip")
@@ -47,7 +53,7 @@ class Stepper:
             out.append(result.logits[rows])
             best = result.logits[: len(part)].argmax(axis=1)
             assert (result.next_token[: len(part)] == best).all(), "greedy choice on chip is not the first largest logit"
-        return np.concatenate(out), machine
+        return np.concatenate(out)
 
     def cache(self, machine: Machine, positions: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """K and V as float32[positions, kv_heads, head_dim] per layer, read from the chips that own them."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-
 from tests.models import SPEC
+
 from ticktrue.compile import Options, assemble, compile_image, compile_timetable
 from ticktrue.hw import load_system
 from ticktrue.program import StepKind
@@ -33,11 +33,23 @@ class Facts:
     def __init__(self):
         system = load_system("tiny-4")
         f = system.chip.value
-        self.read, self.write, self.extra = f("mem_read_cycles"), f("mem_write_cycles"), f("gather_extra_cycles")
+        self.read, self.write, self.extra = (
+            f("mem_read_cycles"),
+            f("mem_write_cycles"),
+            f("gather_extra_cycles"),
+        )
         self.install, self.passed = f("mxm_install_cycles"), f("mxm_pass_cycles")
         self.map, self.func, self.fold = f("vxm_map_cycles"), f("vxm_func_cycles"), f("vxm_reduce_cycles")
-        self.combine, self.rope, self.tree = f("vxm_combine_cycles"), f("rope_cycles"), f("lane_reduce_cycles")
-        self.move, self.turn, self.spread = f("sxm_move_cycles"), f("sxm_transpose_cycles"), f("sxm_spread_cycles")
+        self.combine, self.rope, self.tree = (
+            f("vxm_combine_cycles"),
+            f("rope_cycles"),
+            f("lane_reduce_cycles"),
+        )
+        self.move, self.turn, self.spread = (
+            f("sxm_move_cycles"),
+            f("sxm_transpose_cycles"),
+            f("sxm_spread_cycles"),
+        )
         link = system.link(0, 1)
         self.link, self.slot, self.guard = link.latency_cycles, link.slot_cycles, f("c2c_guard_cycles")
         self.ports, self.weight_bytes = f("mem_write_ports"), f("mxm_weight_load_bytes_per_cycle")

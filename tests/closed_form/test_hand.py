@@ -7,8 +7,8 @@ A timetable's stated starts are given wrong on purpose where the order alone mus
 """
 
 import pytest
-
 from tests.unit.sim.timetables import BF16, F32, cache, chain, row, scratch, timed, weight
+
 from ticktrue.hw import load_system
 from ticktrue.isa import Op, RegFn
 from ticktrue.program import StepKind
@@ -47,7 +47,12 @@ def test_a_tile():
     timing = timed([chain("tile", 0, *tile_rows())], REGIONS)
     assert timing.clean
     assert timing.recomputed_cycles == 71
-    assert {s.name: s.cycles for s in timing.causes} == {"SRAM": 5 + 1 + 3, "weight load": 40 + 7, "MXM": 11, "SXM": 4}
+    assert {s.name: s.cycles for s in timing.causes} == {
+        "SRAM": 5 + 1 + 3,
+        "weight load": 40 + 7,
+        "MXM": 11,
+        "SXM": 4,
+    }
 
 
 def test_a_packed_install_of_two_pieces():
@@ -105,7 +110,11 @@ def test_a_gather_in_a_tray(events):
     assert timing.clean
     assert timing.recomputed_cycles == 41 + 7 * (events - 1)
     shares = {s.name: s.cycles for s in timing.causes}
-    assert shares == {"SRAM": 5, "first-bit latency": 20 - 7 + 8, "serialization": 7 + 7 * (events - 1) + 7 + 1}
+    assert shares == {
+        "SRAM": 5,
+        "first-bit latency": 20 - 7 + 8,
+        "serialization": 7 + 7 * (events - 1) + 7 + 1,
+    }
 
 
 def test_two_gathers_follow_each_other_on_the_links():
@@ -147,7 +156,12 @@ def test_a_norm_barrier(beats):
     rsqrt 6, store 1, write 3 = 28 + b. Then scale: read r 5, broadcast 5, two products 2 + 2, convert 2, b - 1 further beats,
     store 1, write 3 = 19 + b. Together 47 + 2 b, all of it `waiting: norm`."""
     first, second = norm_chains(beats)
-    regions = (scratch("x", 64), scratch("r", 1, group=1), weight("g", 64, group=2), scratch("h", 64, group=3))
+    regions = (
+        scratch("x", 64),
+        scratch("r", 1, group=1),
+        weight("g", 64, group=2),
+        scratch("h", 64, group=3),
+    )
     timing = timed([chain("L0.norm.r", 0, *first), chain("L0.norm.scale", 28 + beats, *second)], regions)
     assert timing.clean
     assert timing.recomputed_cycles == 47 + 2 * beats
@@ -159,7 +173,9 @@ def test_a_predicated_append():
     stream, which may read any position, follows at 9 and its 64 events end at 9 + 5 + ... of their own."""
     append = [
         row(Op.LOAD, 0, region=0),
-        row(Op.SCATTER, 5, s0=0, region=1, group=1, reg_fn=RegFn.KV, reg_stride=1, pattern=col.PATTERN_CONTEXT),
+        row(
+            Op.SCATTER, 5, s0=0, region=1, group=1, reg_fn=RegFn.KV, reg_stride=1, pattern=col.PATTERN_CONTEXT
+        ),
     ]
     stream = [
         row(Op.LOAD, 0, region=1, group=1, n=64, p=1, step=1),
@@ -202,7 +218,15 @@ def attention_chains(blocks):
         row(Op.EXP, 5, s0=0, s1=1, **k),
         row(Op.CONVERT, 11, s0=2, port=1, **k),
         row(Op.TRANSPOSE, 13, s0=3, x0=HEADS, dtype=BF16, **k),
-        row(Op.STORE, 85, s0=4, region=4, step=1, step2=HEADS, **(rows3 | ({"m": blocks, "q": 64} if blocks > 1 else {}))),
+        row(
+            Op.STORE,
+            85,
+            s0=4,
+            region=4,
+            step=1,
+            step2=HEADS,
+            **(rows3 | ({"m": blocks, "q": 64} if blocks > 1 else {})),
+        ),
     ]  # 13 + 63 + 9 = 85
     value = [
         row(Op.LOAD, 0, wide=1, width=64, region=5, group=1, step2=64, **one),
@@ -256,7 +280,10 @@ def test_two_rows_interleave_on_one_port():
     timing = timed([reader("even", 0, 0, 0), reader("odd", 1, 16, 1)], regions)
     assert timing.clean
     assert timing.recomputed_cycles == 24
-    assert timed([reader("even", 0, 0, 0), reader("odd", 3, 16, 1)], regions).chains.earliest.tolist() == [0, 1]
+    assert timed([reader("even", 0, 0, 0), reader("odd", 3, 16, 1)], regions).chains.earliest.tolist() == [
+        0,
+        1,
+    ]
 
 
 @pytest.mark.parametrize(("duration", "holds"), [(1, 1), (29_999, 1), (30_000, 2), (95_000, 4)])

@@ -46,7 +46,9 @@ class ProgramCache:
 
     def __init__(self, directory: Path | None, parts: Sequence[str]) -> None:
         self.directory = directory
-        self._parts = (version("ticktrue"), SCHEMA, CACHE_SCHEMA, makers_digest(), *parts) if directory else ()
+        self._parts = (
+            (version("ticktrue"), SCHEMA, CACHE_SCHEMA, makers_digest(), *parts) if directory else ()
+        )
 
     def get(self, kind: StepKind) -> Entry | None:
         """The program of `kind`, if it is there whole."""
@@ -60,7 +62,9 @@ class ProgramCache:
             return None
         timetables = found.program.timetables
         whole = found.intact and found.computed == known.sha256 and known.schema == CACHE_SCHEMA
-        right = len(timetables) == 1 and timetables[0].kind == kind and timetables[0].dataflow == known.dataflow
+        right = (
+            len(timetables) == 1 and timetables[0].kind == kind and timetables[0].dataflow == known.dataflow
+        )
         return Entry(found.program, known) if whole and right else None
 
     def put(self, program: Program, rows: int) -> str:
@@ -68,7 +72,9 @@ class ProgramCache:
         if self.directory is None:
             return ""
         timetable = program.timetables[0]
-        known = CachedVerdict(CACHE_SCHEMA, program_digest(program), timetable.dataflow, rows, program.image.key.plan.chips)
+        known = CachedVerdict(
+            CACHE_SCHEMA, program_digest(program), timetable.dataflow, rows, program.image.key.plan.chips
+        )
         path, verdict = self._paths(self.directory, timetable.kind)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)

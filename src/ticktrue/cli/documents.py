@@ -219,6 +219,192 @@ class RejectedDocument(Document, frozen=True, kw_only=True):
     proofs: tuple[ProofPart, ...]
 
 
+class CompileDocument(Document, frozen=True, kw_only=True):
+    """A program file that was written."""
+
+    schema: Literal["ticktrue/compile/v1"] = "ticktrue/compile/v1"
+    model: ModelInput
+    system: SystemInput
+    program_sha256: str
+    output: str
+    size_bytes: int
+    proofs: tuple[ProofPart, ...]
+    wall_compile_s: float
+    wall_total_s: float
+
+
+class VerifyDocument(Document, frozen=True, kw_only=True):
+    """What is wrong with a program, or that nothing is. `violations` are those of the file and the image."""
+
+    schema: Literal["ticktrue/verify/v1"] = "ticktrue/verify/v1"
+    file: str
+    program_sha256: str
+    clean: bool
+    violations: tuple[ViolationPart, ...]
+    proofs: tuple[ProofPart, ...]
+    replay_mismatches: tuple[ViolationPart, ...]
+
+
+class TimeDocument(Document, frozen=True, kw_only=True):
+    """Times of the timetables of a program."""
+
+    schema: Literal["ticktrue/timing/v1"] = "ticktrue/timing/v1"
+    file: str
+    program_sha256: str
+    system: str
+    chips: int
+    facts_sha256: str
+    facts: tuple[FactPart, ...]
+    steps: tuple[StepTimes, ...]
+
+
+class RegionClassPart(Part, frozen=True, kw_only=True):
+    """What one class of regions takes of a chip."""
+
+    name: str
+    regions: int
+    bytes_per_chip: int
+
+
+class TimetablePart(Part, frozen=True, kw_only=True):
+    """A timetable in numbers."""
+
+    kind: str
+    sha256: str
+    chains: int
+    templates: int
+    stored_rows: int
+    scratch_regions: int
+    sim_cycles: int
+    dataflow: str
+
+
+class InspectDocument(Document, frozen=True, kw_only=True):
+    """A program in numbers; `weights_sha256` is empty for one that cannot be executed."""
+
+    schema: Literal["ticktrue/inspect/v1"] = "ticktrue/inspect/v1"
+    file: str
+    program_sha256: str
+    intact: bool
+    model: str
+    spec_sha256: str
+    weights_sha256: str
+    system: str
+    facts_sha256: str
+    format: str
+    hypothetical: bool
+    chips: int
+    heads_degree: int
+    context_degree: int
+    max_model_len: int
+    regions: tuple[RegionClassPart, ...]
+    pieces: int
+    tensors: int
+    timetables: tuple[TimetablePart, ...]
+
+
+class DifferencePart(Part, frozen=True, kw_only=True):
+    """One difference; an empty side does not have the thing."""
+
+    section: str
+    what: str
+    first: str
+    second: str
+
+
+class DiffDocument(Document, frozen=True, kw_only=True):
+    """Differences between two programs."""
+
+    schema: Literal["ticktrue/diff/v1"] = "ticktrue/diff/v1"
+    first: str
+    second: str
+    first_sha256: str
+    second_sha256: str
+    equal: bool
+    differences: tuple[DifferencePart, ...]
+
+
+class ExplainDocument(Document, frozen=True, kw_only=True):
+    """What a violation code means."""
+
+    schema: Literal["ticktrue/explain/v1"] = "ticktrue/explain/v1"
+    code: str
+    title: str
+    text: str
+    remedy: str
+
+
+class SystemPart(Part, frozen=True, kw_only=True):
+    """A system in one line."""
+
+    name: str
+    title: str
+    chip: str
+    chips: int
+    sram_bytes: int
+    hops: tuple[str, ...]
+
+
+class SystemsDocument(Document, frozen=True, kw_only=True):
+    """The systems of the catalog."""
+
+    schema: Literal["ticktrue/systems/v1"] = "ticktrue/systems/v1"
+    systems: tuple[SystemPart, ...]
+
+
+class SystemDocument(Document, frozen=True, kw_only=True):
+    """Every number of one system."""
+
+    schema: Literal["ticktrue/system/v1"] = "ticktrue/system/v1"
+    name: str
+    title: str
+    chip: str
+    chips: int
+    facts_sha256: str
+    hops: tuple[str, ...]
+    formats: tuple[FormatPart, ...]
+    facts: tuple[FactPart, ...]
+
+
+class RegistryPart(Part, frozen=True, kw_only=True):
+    """A model that has a name; `path` is empty until it is fetched."""
+
+    name: str
+    title: str
+    licence: str
+    runnable: bool
+    size_bytes: int
+    sha256: str
+    path: str
+
+
+class ModelsDocument(Document, frozen=True, kw_only=True):
+    """The models that have a name."""
+
+    schema: Literal["ticktrue/models/v1"] = "ticktrue/models/v1"
+    models: tuple[RegistryPart, ...]
+
+
+class FetchedDocument(Document, frozen=True, kw_only=True):
+    """A model that is in the cache now."""
+
+    schema: Literal["ticktrue/fetched/v1"] = "ticktrue/fetched/v1"
+    name: str
+    path: str
+    sha256: str
+
+
+class ModelDocument(Document, frozen=True, kw_only=True):
+    """Shape and constants of a model."""
+
+    schema: Literal["ticktrue/model/v1"] = "ticktrue/model/v1"
+    ref: str
+    path: str
+    spec_sha256: str
+    chat_template: bool
+    spec: dict[str, object]
+
+
 def header(argv: Sequence[str]) -> Header:
     """When, what and how, for the document of this command."""
     now = datetime.now(UTC).isoformat(timespec="seconds")

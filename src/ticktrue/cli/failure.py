@@ -34,7 +34,9 @@ def usage_error(problem: "CycloptsError") -> UsageError:
     code = _CODES.get(type(problem).__name__, "T100")
     chain = " ".join(problem.command_chain or ())
     hint = f"`ticktrue {chain} --help`" if chain else "`ticktrue --help`"
-    return UsageError(message[:1].lower() + message[1:].rstrip("."), code=code, where="command line", hint=hint)
+    return UsageError(
+        message[:1].lower() + message[1:].rstrip("."), code=code, where="command line", hint=hint
+    )
 
 
 def tell(problem: Error, argv: Sequence[str]) -> int:

@@ -76,8 +76,20 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def status_of(argv: Sequence[str]) -> int:
     """Runs one command and gives its exit status; every failure is told on the way."""
-    argv = list(argv)
     before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return _told(list(argv))
+    except KeyboardInterrupt:
+        return failure.stopped("interrupted", signal.SIGINT)
+    except Terminated:
+        return failure.stopped("terminated", signal.SIGTERM)
+    except BrokenPipeError:
+        return failure.broken_pipe()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _told(argv: list[str]) -> int:
     try:
         found = make_app(argv)(argv, exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -85,18 +97,11 @@ def status_of(argv: Sequence[str]) -> int:
         return failure.tell(failure.usage_error(problem), argv)
     except Error as problem:
         return failure.tell(problem, argv)
-    except KeyboardInterrupt:
-        return failure.stopped("interrupted", signal.SIGINT)
-    except Terminated:
-        return failure.stopped("terminated", signal.SIGTERM)
     except BrokenPipeError:
-        return failure.broken_pipe()
+        raise
     except Exception as problem:  # noqa: BLE001 - the one place: whatever it is becomes a report and exit 5
         return failure.tell_bug(problem, argv)
-    else:
-        return found if isinstance(found, int) else 0
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return found if isinstance(found, int) else 0
 
 
 def _version() -> str:

@@ -61,16 +61,21 @@ class Terminal:
         self._end_stream()
         self._out.print(text, soft_wrap=True)
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: int = 0) -> None:
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
         """Rows in columns; the first `left` columns are text, the others numbers, so to the right."""
         for line in table_lines(header, rows, left):
-            self.line(" " * indent + line)
+            self.line(line)
 
     def document(self, data: bytes) -> None:
         """One JSON document, the whole of stdout."""
         self._stop()
         sys.stdout.write(data.decode())
         sys.stdout.flush()
+
+    def raw(self, text: str) -> None:
+        """Text as it is, the whole of stdout."""
+        self._stop()
+        sys.stdout.write(text)
 
     def stream(self, text: str) -> None:
         """Text as it comes, without a line end of its own."""
@@ -192,6 +197,8 @@ def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]], left: int)
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     lines = []
     for row in cells:
-        parts = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        parts = [
+            c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
         lines.append("  ".join(parts).rstrip())
     return lines

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 
 from ticktrue.cli.cache import ProgramCache
 from ticktrue.cli.output import Terminal
+from ticktrue.cli.surroundings import program_cache
 from ticktrue.compile import Options, assemble, compile_image, compile_timetable
+from ticktrue.errors import EnvironmentProblem, InputError
 from ticktrue.hw import System
 from ticktrue.model import ModelSpec
-from ticktrue.program import Image, Program, StepKind, Timetable, image_digest, program_digest
+from ticktrue.program import Program, StepKind, Timetable, image_digest, program_digest
 from ticktrue.verify import Verdict, verify
 from ticktrue.verify.dataflow import rows_digest
 
@@ -63,7 +65,7 @@ class Proof:
         return self.verdict.clean and self.dataflow_equal
 
 
-class Rejected(Exception):  # noqa: N818 - not a failure of the command: its answer is no
+class Rejected(Exception):
     """A timetable that was not proved; nothing of it is executed."""
 
     def __init__(self, proof: Proof) -> None:
@@ -71,7 +73,9 @@ class Rejected(Exception):  # noqa: N818 - not a failure of the command: its ans
         self.proof = proof
 
 
-def prove(program: Program, timetable: Timetable, system: System, clock: Callable[[], float] = time.perf_counter) -> Proof:
+def prove(
+    program: Program, timetable: Timetable, system: System, clock: Callable[[], float] = time.perf_counter
+) -> Proof:
     """Both proofs of one timetable; the second only where the first holds, for rows that break a rule have no meaning."""
     alone = Program(program.image, (timetable,))
     begin = clock()
@@ -86,30 +90,19 @@ def prove(program: Program, timetable: Timetable, system: System, clock: Callabl
 class Maker:
     """Makes proved timetables over one image; keeps the proofs in the order they were asked for."""
 
-    def __init__(self, source: Source, cache: ProgramCache, terminal: Terminal, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, source: Source, cache: ProgramCache, terminal: Terminal, clock: Callable[[], float]
+    ) -> None:
         self.source = source
         self.clock = clock
         self.proofs: list[Proof] = []
-        self.seconds = 0.0
         self._cache = cache
         self._terminal = terminal
         self._ready: dict[StepKind, Timetable] = {}
-        self._image: Image | None = None
-        self._image_sha256 = ""
-
-    def image(self, first: StepKind) -> Image:
-        """The image, taken from the cached program of `first` where there is one.
-
-        Raises:
-            UsageError: T120-T123 for a degree, format or context that is not legal.
-            DoesNotFit: T310.
-        """
-        if self._image is None:
-            entry = self._cache.get(first)
-            s = self.source
-            image = entry.program.image if entry else compile_image(s.spec, s.system, s.options, s.weights)
-            self._image, self._image_sha256 = image, image_digest(image)
-        return self._image
+        begin = clock()
+        self.image = compile_image(source.spec, source.system, source.options, source.weights)
+        self._image_sha256 = image_digest(self.image)
+        self.seconds = clock() - begin
 
     def obtain(self, kind: StepKind) -> Timetable:
         """A proved timetable of `kind`.
@@ -135,7 +128,7 @@ class Maker:
         return entry.program.timetables[0]
 
     def _made(self, kind: StepKind) -> Timetable:
-        image, s = self.image(kind), self.source
+        image, s = self.image, self.source
         begin = self.clock()
         with self._terminal.stage(f"compiling {kind.label()} for {s.system.chips} chips"):
             timetable = compile_timetable(s.spec, s.system, image, kind)
@@ -150,3 +143,27 @@ class Maker:
         if problem:
             self._terminal.note(problem)
         return timetable
+
+
+def open_cache(source: Source, *, keep: bool) -> ProgramCache:
+    """The cache of programs, or one that keeps nothing: where that is asked for, or there is no place."""
+    directory = None
+    if keep:
+        try:
+            directory = program_cache()
+        except EnvironmentProblem:
+            directory = None
+    return ProgramCache(directory, source.cache_parts() if directory else ())
+
+
+def require_legal(program: Program, timetables: tuple[Timetable, ...], system: System, where: str) -> None:
+    """Returns if the timetables break no rule: what does cannot be expanded or timed.
+
+    Raises:
+        InputError: T369 with the first violation.
+    """
+    verdict = verify(Program(program.image, timetables), system)
+    if not verdict.clean:
+        first = verdict.violations[0]
+        raise InputError(f"the program is not legal: {first.code}: {first.message}", code="T369", where=where,
+                         hint="`ticktrue verify FILE` lists everything")  # fmt: skip

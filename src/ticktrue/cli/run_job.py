@@ -5,14 +5,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ticktrue.cli.cache import ProgramCache
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
-from ticktrue.cli.prove import Maker, Proof, Rejected, Source
-from ticktrue.cli.surroundings import program_cache
-from ticktrue.cli.target import Found, Target, look_up
+from ticktrue.cli.prove import Maker, Proof, Rejected, Source, open_cache
+from ticktrue.cli.target import Found, Target, check_fits, look_up
 from ticktrue.compile import T_MAX, assemble, bucket, image_blocks, tokens_kind
-from ticktrue.errors import EnvironmentProblem, InputError
+from ticktrue.errors import InputError
 from ticktrue.execute import Machine
 from ticktrue.generate import Session, Step
 from ticktrue.model import load_weights
@@ -81,10 +79,16 @@ def perform(job: Job, terminal: Terminal) -> int:
         found = look_up(job.target, terminal)
         prompt = sys.stdin.read() if job.prompt == "-" else job.prompt
         ids = prompt_ids(found, prompt, raw=job.raw)
+        check_fits(found)
         with terminal.stage("reading weights"):
             weights = load_weights(found.model).digest()
         source = Source(found.model.spec, found.system, found.options, weights)
-        maker = Maker(source, open_cache(job.target, source), terminal, lambda: time.perf_counter() - kernels.seconds)
+        maker = Maker(
+            source,
+            open_cache(source, keep=job.target.cache),
+            terminal,
+            lambda: time.perf_counter() - kernels.seconds,
+        )
         execution = _Execution(job, found, maker, terminal)
         try:
             program = execution.run(ids)
@@ -112,17 +116,6 @@ def prompt_ids(found: Found, prompt: str, *, raw: bool) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def open_cache(target: Target, source: Source) -> ProgramCache:
-    """The cache of programs, or one that keeps nothing: where that is asked for, or there is no place."""
-    directory = None
-    if target.cache:
-        try:
-            directory = program_cache()
-        except EnvironmentProblem:
-            directory = None
-    return ProgramCache(directory, source.cache_parts() if directory else ())
-
-
 def kind_at(pos: int, tokens: int, limit: int) -> StepKind:
     """The step kind of `tokens` tokens at `pos`, as the session picks it."""
     wide = tokens_kind(tokens)
@@ -147,7 +140,7 @@ class _Execution:
         """Proves what is needed from the start, then executes; gives the program of the timetables used."""
         terminal, maker = self._terminal, self._maker
         kinds = self._kinds(len(ids))
-        image = maker.image(kinds[0])
+        image = maker.image
         for kind in kinds:
             maker.obtain(kind)
         with terminal.stage("packing weights"):

@@ -15,15 +15,16 @@ from ticktrue.cli.documents import (
     encode,
     header,
 )
+from ticktrue.cli.hw_show import fact_part
 from ticktrue.cli.output import Terminal
 from ticktrue.cli.prove import Proof, Rejected
 from ticktrue.cli.run_job import Answer
 from ticktrue.cli.target import Found
-from ticktrue.cli.timing_parts import ASSUMED_HEADER, assumed_rows, causes_line, fact_part, step_times, time_step
+from ticktrue.cli.timing_parts import causes_line, step_times, time_step
 from ticktrue.hw import formats_allowed
-from ticktrue.program import Timetable, program_digest
-from ticktrue.sim import Timing, simulate
-from ticktrue.sim.sensitivity import Assumed
+from ticktrue.program import Plan, Timetable, program_digest
+from ticktrue.report import assumed_table
+from ticktrue.sim import Assumed, Timing, simulate
 from ticktrue.units import Cycles
 from ticktrue.verify import Verdict
 
@@ -115,10 +116,14 @@ class _Report:
         reason = {"stop": "", "length": " (ended by --max-tokens)", "context": " (ended by --max-model-len)"}
         kinds = ", ".join(t.kind.label() for t in a.program.timetables)
         terminal.line(f"model      {key.model}, {key.fmt}, context up to {key.max_context:,}")
-        terminal.line(f"system     {key.system}, {key.plan.chips} chips ({key.plan.h} head groups x {key.plan.cp} context lanes)")
+        terminal.line(
+            f"system     {key.system}, {key.plan.chips} chips ({degrees(key.plan)})"
+        )
         if key.hypothetical:
             terminal.line(f"           HYPOTHETICAL: {key.fmt} is allowed although the chip may not have it")
-        terminal.line(f"tokens     {len(a.prompt_ids)} in, {len(a.token_ids)} out{reason[self.finish_reason()]}")
+        terminal.line(
+            f"tokens     {len(a.prompt_ids)} in, {len(a.token_ids)} out{reason[self.finish_reason()]}"
+        )
         terminal.line(f"program    sha256 {self.sha256}")
         terminal.line(f"           timetables {kinds}")
         rows = sum(p.verdict.rows * p.verdict.chips for p in a.proofs)
@@ -146,9 +151,11 @@ class _Report:
                       f"({timing.interval_cycles:,} cycles from step to step)")  # fmt: skip
         terminal.line(f"cycles     {causes_line(timing)}")
         if constants:
-            terminal.line("assumed    these constants are not published and move the time per token by more than 2 %:")
-            table = assumed_rows(constants)
-            terminal.table(ASSUMED_HEADER, table, left=2, indent=11)
+            terminal.line(
+                "assumed    these constants are not published and move the time per token by more than 2 %:"
+            )
+            for line in assumed_table(constants).split("\n"):
+                terminal.line(" " * 11 + line)
         else:
             terminal.line("assumed    no assumed constant moves the time per token by more than 2 %")
 
@@ -175,10 +182,17 @@ def _prefill(answer: Answer, timings: list[Timing]) -> tuple[int, float]:
     return cycles, last.clock.seconds(cycles) * 1e6
 
 
+def degrees(plan: Plan) -> str:
+    """How chips share the heads and the context."""
+    return f"{plan.h} head group{'s' * (plan.h != 1)} x {plan.cp} context lane{'s' * (plan.cp != 1)}"
+
+
 def model_input(found: Found, ref: str, weights: str) -> ModelInput:
     """The model as a part of a document."""
     spec = found.model.spec
-    return ModelInput(ref=ref, name=spec.name, path=str(found.model.path), spec_sha256=spec.digest(), weights_sha256=weights)
+    return ModelInput(
+        ref=ref, name=spec.name, path=str(found.model.path), spec_sha256=spec.digest(), weights_sha256=weights
+    )
 
 
 def system_input(found: Found, heads: int) -> SystemInput:
@@ -195,7 +209,15 @@ def system_input(found: Found, heads: int) -> SystemInput:
 def violation_parts(verdict: Verdict) -> tuple[ViolationPart, ...]:
     """The violations of a verdict as parts of a document."""
     return tuple(
-        ViolationPart(code=v.code, message=v.message, chip=v.chip, cycle=v.cycle, first=v.first, second=v.second, where=v.where)
+        ViolationPart(
+            code=v.code,
+            message=v.message,
+            chip=v.chip,
+            cycle=v.cycle,
+            first=v.first,
+            second=v.second,
+            where=v.where,
+        )
         for v in verdict.violations
     )
 
@@ -218,7 +240,9 @@ def violation_lines(proof: Proof, shown: int = SHOWN) -> list[str]:
     if verdict.total > shown:
         lines.append(f"... and {verdict.total - shown:,} more")
     if verdict.clean and not proof.dataflow_equal:
-        lines.append(f"V141: the rows of {proof.kind.label()} give the dataflow digest {proof.found}, the graph {proof.stated}")
+        lines.append(
+            f"V141: the rows of {proof.kind.label()} give the dataflow digest {proof.found}, the graph {proof.stated}"
+        )
     return lines
 
 

@@ -20,7 +20,9 @@ def cache_root(env: Mapping[str, str] | None = None) -> Path:
     if own:
         if Path(own).is_absolute():
             return Path(own)
-        raise EnvironmentProblem(f"expected an absolute path, found {own!r}", code="T415", where=CACHE_VARIABLE)
+        raise EnvironmentProblem(
+            f"expected an absolute path, found {own!r}", code="T415", where=CACHE_VARIABLE
+        )
     from ticktrue.model.registry import default_cache_dir
 
     return default_cache_dir(env).parent

@@ -1,7 +1,7 @@
 """The flags that say which model runs on which machine, and what they name once looked up."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
@@ -80,3 +80,14 @@ def open_model(ref: str, terminal: Terminal) -> "Model":
 
     with terminal.bar() as progress:
         return load_model(ref, cache=model_cache(), progress=progress)
+
+
+def check_fits(found: Found) -> None:
+    """Returns if the model can be placed on the chips: before its weights are read, for that takes longer.
+
+    Raises:
+        Error: T120-T123 for a degree, format or context, T310 for a model that does not fit.
+    """
+    from ticktrue.compile import compile_image
+
+    compile_image(found.model.spec, found.system, found.options)

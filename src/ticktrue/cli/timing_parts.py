@@ -1,10 +1,9 @@
 """Timing -> document parts and lines: shared by `run` and `time`."""
 
-from ticktrue.cli.documents import AssumedPart, FactPart, MismatchPart, SharePart, StepTimes, UsePart
-from ticktrue.hw import Fact, System
+from ticktrue.cli.documents import AssumedPart, MismatchPart, SharePart, StepTimes, UsePart
+from ticktrue.hw import System
 from ticktrue.program import Program, Timetable
-from ticktrue.sim import Timing, simulate
-from ticktrue.sim.sensitivity import Assumed, assumed_constants, movers
+from ticktrue.sim import Assumed, Timing, assumed_constants, movers, simulate
 
 
 def time_step(program: Program, timetable: Timetable, system: System) -> tuple[Timing, tuple[Assumed, ...]]:
@@ -30,9 +29,16 @@ def step_times(timing: Timing, constants: tuple[Assumed, ...]) -> StepTimes:
         sim_host_cycles=timing.host_cycles,
         sim_interval_cycles=timing.interval_cycles,
         sim_interval_us=timing.sim_interval_us,
-        causes=tuple(SharePart(name=s.name, sim_cycles=s.cycles, ratio=_ratio(s.cycles, timing)) for s in timing.causes),
+        causes=tuple(
+            SharePart(name=s.name, sim_cycles=s.cycles, ratio=_ratio(s.cycles, timing)) for s in timing.causes
+        ),
         utilization=tuple(
-            UsePart(unit=u.unit, ports=u.ports, busy_cycles=u.busy_cycles, utilization_ratio=round(u.utilization, 6))
+            UsePart(
+                unit=u.unit,
+                ports=u.ports,
+                busy_cycles=u.busy_cycles,
+                utilization_ratio=round(u.utilization, 6),
+            )
             for u in timing.use
         ),
         assumed=tuple(assumed_part(a) for a in constants),
@@ -51,14 +57,6 @@ def assumed_part(a: Assumed) -> AssumedPart:
     )  # fmt: skip
 
 
-def fact_part(owner: str, fact: Fact) -> FactPart:
-    """A fact as a part of a document."""
-    return FactPart(
-        owner=owner, name=fact.name, value=fact.value, unit=fact.unit, grade=fact.grade, low=fact.low, high=fact.high,
-        source=fact.source, date=fact.date, why=fact.why,
-    )  # fmt: skip
-
-
 def causes_line(timing: Timing, least: float = 0.01) -> str:
     """Where the cycles go, in percent of the step, largest first; what is below `least` is summed up."""
     total = max(timing.duration_cycles, 1)
@@ -69,20 +67,3 @@ def causes_line(timing: Timing, least: float = 0.01) -> str:
     if rest / total >= least / 2:
         words.append(f"other {100 * rest / total:.0f} %")
     return ", ".join(words)
-
-
-def assumed_rows(constants: tuple[Assumed, ...]) -> list[tuple[str, ...]]:
-    """Rows of a table: constant, its range, and what the simulated time does at both ends."""
-    return [
-        (a.name, a.unit, f"{a.low:g}", f"{a.best:g}", f"{a.high:g}", _change(a.time_low), _change(a.time_high, bound=a.bound))
-        for a in constants
-    ]
-
-
-ASSUMED_HEADER = ("assumed constant", "unit", "low", "best", "high", "time at low", "time at high")
-
-
-def _change(ratio: float | None, *, bound: bool = False) -> str:
-    if ratio is None:
-        return "?"
-    return f"{'≥ ' if bound else ''}{100 * (ratio - 1):+.1f} %"

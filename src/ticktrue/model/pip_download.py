@@ -66,11 +66,12 @@ def _run(command: list[str], directory: Path, log: Path, progress: Callable[[int
 
 def _bytes_under(directory: Path) -> int:
     total = 0
-    for path in directory.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:  # pip moves its files while we look
-            continue
+    for folder, _, names in os.walk(directory):  # passes over folders that pip removes while we look
+        for name in names:
+            try:
+                total += Path(folder, name).stat().st_size
+            except FileNotFoundError:
+                continue
     return total
 
 

@@ -111,9 +111,21 @@ def _links(flat: Flat, order: Order, times: RowTimes) -> _Links:
 class _Walk:
     """Walks back through one chain: towards the row that its last data came to, else to the earliest offset."""
 
-    def __init__(self, rows: _Rows) -> None:
+    def __init__(self, rows: _Rows, members: range, target: int) -> None:
         self._r = rows
-        self._reach: dict[int, tuple[int, str, int]] = {}
+        self._before: dict[int, tuple[str, int]] = {}
+        reach: dict[int, int] = {}
+        leads = {target} if target >= 0 else set()
+        for r in sorted(members, key=lambda r: (rows.offset[r], r)):  # operands before those who hear them
+            least, way = rows.offset[r], ("", -1)
+            for tie in self._ties(r):
+                low = min(reach.get(tie[1], rows.offset[tie[1]]), rows.offset[r])
+                ahead, found = tie[1] in leads, way[1] in leads
+                if way[1] < 0 or (ahead, -low) > (found, -least):
+                    least, way = low, tie
+            reach[r], self._before[r] = least, way
+            if way[1] in leads:
+                leads.add(r)
 
     def _ties(self, r: int) -> list[tuple[str, int]]:
         c, out = self._r, []
@@ -127,47 +139,14 @@ class _Walk:
         out += [(_AFTER, x) for x in c.inside.get(r, ())]
         return out
 
-    def reach(self, r: int) -> tuple[int, str, int]:
-        """(least offset from which a tight path leads to row r, kind of the last tie, row before; '' and -1: a root)."""
-        known = self._reach.get(r)
-        if known is not None:
-            return known
-        best = (self._r.offset[r], "", -1)
-        self._reach[r] = best  # a ring of operands (an illegal program) ends here
-        for kind, x in self._ties(r):
-            low = self.reach(x)[0]
-            if low < best[0] or best[2] < 0:
-                best = (min(low, best[0]), kind, x)
-        self._reach[r] = best
-        return best
-
-    def _leads(self, r: int, target: int, known: dict[int, bool]) -> bool:
-        """Whether ties lead from row r back to `target`."""
-        if r == target:
-            return True
-        if r not in known:
-            known[r] = False
-            known[r] = any(self._leads(x, target, known) for _, x in self._ties(r))
-        return known[r]
-
-    def _before(self, r: int, target: int, known: dict[int, bool]) -> tuple[str, int]:
-        """(kind of tie, row before) on the way back from row r; '' and -1 at its end."""
-        if target >= 0 and r != target:
-            for kind, x in self._ties(r):
-                if self._leads(x, target, known):
-                    return kind, x
-        _, kind, x = self.reach(r)
-        return kind, x
-
-    def steps(self, r: int, end: int, target: int) -> list[_Step]:
-        """Steps from the offset `end`, where row r has done its work, back to a root, by way of `target` if that can be."""
+    def steps(self, r: int, end: int) -> list[_Step]:
+        """Steps from the offset `end`, where row r has done its work, back to a root, by way of the target if that can be."""
         c = self._r
-        known: dict[int, bool] = {}
         last, beat = c.last[r], [r]
         out = [_Step(c.end[r], r, res.SRAM)] if end > c.end[r] else []
         out.append(_Step(last, r, self._cause(r)))
-        for _ in range(len(c.op)):
-            kind, x = self._before(r, target, known)
+        for _ in range(len(self._before)):  # no longer than the chain, even if its operands go in a ring
+            kind, x = self._before.get(r, ("", -1))
             if kind == _STREAM:
                 out += self._flight(x, last)
                 beat = [*beat, x] if c.maps[x] else [x]
@@ -237,7 +216,6 @@ def critical_path(
         return ()
     links, chain = _links(flat, order, times), flat.rows[:, col.C_CHAIN]
     rows = _rows(flat, machine, order, times)
-    walk = _Walk(rows)
     done = flat.start[chain] + times.readable
     x = int(np.argmax(done))
     path = _Path(rows.op, timetable.labels, int(done[x]))
@@ -247,12 +225,14 @@ def critical_path(
         start = int(flat.start[u])
         e = int(links.data[u]) if links.data[u] >= 0 else int(links.bind[u])
         low = start + int(times.offset[links.then[e]]) if e >= 0 else 0
-        for step in walk.steps(x, end, int(links.then[e]) if e >= 0 else -1):
+        members = range(int(flat.row_of_chain[u]), int(flat.row_of_chain[u + 1]))
+        for step in _Walk(rows, members, int(links.then[e]) if e >= 0 else -1).steps(x, end):
             path.take(max(start + step.begin, low), u, step.row, step.cause)
-        path.take(low, u, -1, res.WAIT_CHAIN)
+        marked = bool(timetable.chains[u, 2] != col.ON_TIME)
+        path.take(low, u, -1, res.WAIT_STREAMS if e < 0 and marked else res.WAIT_CHAIN)
         if e < 0 or path.cursor <= 0:
             break
-        v, marked = int(chain[links.first[e]]), bool(timetable.chains[u, 2] != col.ON_TIME)
+        v = int(chain[links.first[e]])
         ready = int(flat.start[v] + links.weight[e]) + low - start
         path.take(ready, u, -1, _wait(flat, links, u, marked))
         x = int(links.first[e])
@@ -282,11 +262,14 @@ def phase_of(label: str) -> str:
 def shares(path: tuple[res.Segment, ...]) -> tuple[tuple[res.Share, ...], tuple[res.Share, ...]]:
     """(cycles by cause, in the order of `CAUSES`; cycles by phase, most first) along the critical path."""
     cause = dict.fromkeys(res.CAUSES, 0)
-    phase: dict[str, int] = {}
+    chain: dict[str, int] = {}
     for s in path:
         cause[s.cause] += s.cycles
-        name = phase_of(s.label)
-        phase[name] = phase.get(name, 0) + s.cycles
+        chain[s.label] = chain.get(s.label, 0) + s.cycles
+    phase: dict[str, int] = {}
+    for label, cycles in chain.items():
+        name = phase_of(label)
+        phase[name] = phase.get(name, 0) + cycles
     by_size = sorted(phase.items(), key=lambda item: (-item[1], item[0]))
     return (
         tuple(res.Share(n, Cycles(c)) for n, c in cause.items() if c),

@@ -37,6 +37,14 @@ class Machine:
         latency = _slowest(system.latency_matrix(), plan).max(axis=1)
         return Machine(OpTable.of(system.chip), latency, _slowest(system.slot_matrix(), plan))
 
+    def same_as(self, other: "Machine") -> bool:
+        """Whether rows take the same time on both: capacities that only make a program legal do not count."""
+        a, b = self.table, other.table
+        same = a.weight_load_bytes == b.weight_load_bytes and a.guard == b.guard
+        pairs = ((a.latency, b.latency), (a.ports, b.ports), (a.port_vectors, b.port_vectors))
+        links = ((self.latency, other.latency), (self.slot, other.slot))
+        return same and all(np.array_equal(x, y) for x, y in (*pairs, *links))
+
     def slots(self, rows: Int64) -> Int64:
         """Cycles that one vector of a row would hold its link: int64[R]; of no meaning for rows without a link."""
         k = np.clip(rows[:, col.C_K], 0, self.slot.shape[1] - 1)

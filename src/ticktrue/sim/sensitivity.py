@@ -82,9 +82,11 @@ class _Base:
     floors: Floors
     slack: Int64
     late: Int64
+    machine: Machine
+    duration: int
 
 
-def _base(flat: Flat, kind: StepKind, system: System, late: Int64) -> _Base | None:
+def _base(flat: Flat, timing: Timing, system: System) -> _Base | None:
     """What the timetable states beyond the least, on its own machine; None if its chains have no solution."""
     machine, order = Machine.of(system, flat.plan), order_of(flat)
     local = local_pairs(flat, order, stated_times(flat, machine))
@@ -95,7 +97,9 @@ def _base(flat: Flat, kind: StepKind, system: System, late: Int64) -> _Base | No
     again = solve_offsets(flat, machine, local, w, floors)
     if not (least.exist and again.exist):
         return None
-    return _Base(flat, order, kind, local, floors, stated_base(flat) - again.base, late)
+    slack = stated_base(flat) - again.base
+    late = np.where(timing.chains.marked, timing.chains.late, 0)
+    return _Base(flat, order, timing.kind, local, floors, slack, late, machine, timing.duration_cycles)
 
 
 def _times(base: _Base, machine: Machine) -> RowTimes | None:
@@ -122,19 +126,28 @@ def _times(base: _Base, machine: Machine) -> RowTimes | None:
 
 def _interval(base: _Base, system: System, order: Order, late: Int64) -> Cycles | None:
     """Cycles from step to step on `system`, in the given order; None if it needs another timetable."""
-    times = _times(base, Machine.of(system, base.flat.plan))
+    machine = Machine.of(system, base.flat.plan)
+    if order is base.order and late is base.late and machine.same_as(base.machine):
+        duration: int | None = base.duration
+    else:
+        duration = _duration(base, machine, order, late)
+    if duration is None:
+        return None
+    gap = system.chip.value("step_gap_cycles")
+    held = deskew_cycles(Cycles(duration), system, base.flat.plan.chips)
+    return Cycles(duration + held + gap + host_cycles(system, base.kind))
+
+
+def _duration(base: _Base, machine: Machine, order: Order, late: Int64) -> int | None:
+    """Cycles of the step on another machine."""
+    times = _times(base, machine)
     if times is None:
         return None
     zero = np.zeros(len(late), dtype=np.int64)
     solution = solve(base.flat, order, times, zero, late)
     if not solution.settled:
         solution = solve(base.flat, _forward(base.flat, order), times, zero, late)
-    if not solution.settled:
-        return None
-    duration = Cycles(duration_of(base.flat, solution.start, times))
-    gap = system.chip.value("step_gap_cycles")
-    held = deskew_cycles(duration, system, base.flat.plan.chips)
-    return Cycles(duration + held + gap + host_cycles(system, base.kind))
+    return duration_of(base.flat, solution.start, times) if solution.settled else None
 
 
 def _forward(flat: Flat, order: Order) -> Order:
@@ -184,7 +197,7 @@ def _at(base: _Base, system: System, fact: Fact, value: float) -> tuple[Cycles |
     elif fact.name in _STRUCTURE:
         if value < fact.value or fact.name in _SHAPES:
             return None, None
-        late = base.late * (fact.name != _STREAMS)
+        late = np.zeros_like(base.late) if fact.name == _STREAMS else base.late
         cycles = _interval(base, system, _without(base, fact.name), late)
     else:
         try:
@@ -205,7 +218,7 @@ def assumed_constants(
     """
     timetable = pick(program, kind or timing.kind)
     flat = expand(program.image, timetable, system)
-    base = _base(flat, timetable.kind, system, np.where(timing.chains.marked, timing.chains.late, 0))
+    base = _base(flat, timing, system)
     best = timing.interval_cycles
     seconds = system.clock.seconds(best)
     out = []

@@ -3,8 +3,6 @@
 Event (i, j) of a row holds its port from start + i p + j q for w cycles, i < n, j < m, and rounds do not overlap:
 (n - 1) p + w <= q.
 """
-# ruff: noqa: ANN001, ANN201, ANN202, PLR0913, PLR0912, PLR0915, C901
-# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
 
 import numba as nb
 import numpy as np

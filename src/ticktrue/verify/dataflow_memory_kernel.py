@@ -169,6 +169,15 @@ def load(mem, where, width, dtype, first, out, spare):
 
 
 @inner
+def copy(out, x):
+    """x, then zeros, into out. Both start at index 0, so that the loop becomes vector code."""
+    for i in range(x.size):
+        out[i] = x[i]
+    for i in range(x.size, out.size):
+        out[i] = ZERO
+
+
+@inner
 def load_row(mem, row, chip, address, low, view, spare):
     """Every event of a LOAD into its result; lanes below `low` are not read. address = vector of event (0, 0) in its region."""
     pool, begin, lanes = view
@@ -185,11 +194,8 @@ def load_row(mem, row, chip, address, low, view, spare):
                 continue
             o = off + v
             if 0 <= o < kept and kinds[chip, first_cell + o] == dtype:
-                end = min(size, np.int64(counts[chip, first_cell + o]))
-                for lane in range(a, end):
-                    pool[to + v * ka + lane] = cells[chip, first_cell + o, lane]
-                for lane in range(max(a, end), size):
-                    pool[to + v * ka + lane] = ZERO
+                end = max(a, min(size, np.int64(counts[chip, first_cell + o])))
+                copy(pool[to + v * ka + a : to + v * ka + size], cells[chip, first_cell + o, a:end])
             else:
                 read(mem, chip, (region, o), dtype, (a, size), pool[to + v * ka : to + v * ka + size], spare)
 
@@ -211,8 +217,7 @@ def store_row(mem, row, chip, address, view):
                 continue
             cell = r[R_CELLS] + off + v
             count = min(max(lanes - v * ka, 0), ka)
-            for lane in range(count):
-                cells[chip, cell, lane] = pool[at + v * ka + lane]
+            copy(cells[chip, cell, :count], pool[at + v * ka : at + v * ka + count])
             counts[chip, cell], kinds[chip, cell] = count, dtype
 
 
@@ -255,15 +260,15 @@ def scatter(mem, where, row, view, keys, spare):
         size = min(max(lanes - v * ka, 0), ka)
         for i in range(keys.size):
             key, at = keys[i], begin + i * lanes + v * ka
+            old, new = cells[chip, cell], pool[at : at + size]
             for lane in range(min(count, size)):
-                cells[chip, cell, lane] = select(cells[chip, cell, lane], pool[at + lane], key)
+                old[lane] = select(old[lane], new[lane], key)
             for lane in range(size, count):
-                cells[chip, cell, lane] = select(cells[chip, cell, lane], ZERO, key)
+                old[lane] = select(old[lane], ZERO, key)
             top = count
             for lane in range(count, size):
-                cells[chip, cell, lane] = select(ZERO, pool[at + lane], key)
-                if pool[at + lane] != ZERO:
-                    top = lane + 1
+                old[lane] = select(ZERO, new[lane], key)
+                top = lane + 1 if new[lane] != ZERO else top
             count = top
         counts[chip, cell] = count
 

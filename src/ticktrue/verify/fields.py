@@ -16,6 +16,9 @@ _A = {Op.INSTALL: 3, Op.MASK: 1, Op.MOVE: 3, Op.MERGE: 4, Op.LANE_ARGMAX: 3}
 _WIDTH = {Op.LOAD, Op.GATHER, Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL}
 _DTYPE = _WIDTH | {Op.TRANSPOSE}
 
+MAX_MOVED = 1 << 20
+"""Greatest vectors that the events of a row move, and results that it has: they are buffered whole when it is executed."""
+
 
 def check_fields(s: Stored, findings: Findings) -> None:
     """Finds fields that contradict others or have no meaning where they stand, and attributes that cannot be."""
@@ -66,6 +69,11 @@ def _canonical(s: Stored, findings: Findings) -> None:
     for name, column, mask, expected in told:
         text = f"expected {name} = {int(expected)}, which follows from the op, found {{}}"
         s.each(findings, "V100", mask & (t[:, column] != expected), text, t[:, column])
+    moved = ("rank_stride", ranked & (t[:, col.T_RANKSTRIDE] == 0)), ("reg_stride", (t[:, col.T_REGFN] != 0) & (t[:, col.T_REGSTRIDE] == 0))
+    for name, mask in moved:
+        s.each(findings, "V100", memory & mask, f"expected {name} other than 0 beside its function, found a function that moves nothing")
+    own = (t[:, col.T_RANKFN] == col.RANK_FROM) & (t[:, col.T_PEERS] == 0)
+    s.each(findings, "V100", own, "names the rank of a peer, but stands for no peers")
     s.each(findings, "V112", (n > 1) & (p < 1), "expected p of 1 or more between its events, found {}", p)
     s.each(findings, "V112", (m > 1) & (q < 1), "expected q of 1 or more between its rounds, found {}", q)
 
@@ -116,6 +124,9 @@ def _widths(s: Stored, findings: Findings) -> None:
         f"expected 1 to {LANES} results (x0), found {{}}",
         x0,
     )
+    moved = n * s.t[:, col.T_M] * np.maximum(width, 1)
+    many = (moved > MAX_MOVED) | (reshape & (np.clip(x0, 0, LANES) * s.t[:, col.T_M] > MAX_MOVED))
+    s.each(findings, "V112", many, f"moves more than {MAX_MOVED:_} vectors")
     s.each(
         findings,
         "V112",

@@ -41,7 +41,7 @@ def check_image(image: Image, system: System, findings: Findings) -> bool:
     _overlap(image.regions, findings)
     for r in image.regions:
         _packing(image, r, findings)
-    if pieces_form(image, findings):
+    if pieces_form(image, findings) and findings.total == before:
         _pieces(image, findings)
     return findings.total == before
 
@@ -247,12 +247,28 @@ def _pieces(image: Image, findings: Findings) -> None:
         for piece in np.flatnonzero(mask)[: max(findings.room, 1)].tolist():
             findings.field("V100", f"pieces[{piece}]", text)
     _tiles(p, findings)
+    _shards(image, set(np.unique(tensor).tolist()), findings)
     area = np.zeros(len(image.tensors), dtype=np.int64)
     np.add.at(area, tensor, p[:, col.P_ROWS] * p[:, col.P_COLS])
     for t in np.unique(tensor).tolist():
         if area[t] != inputs[t] * shard[t]:
             findings.field("V100", f"tensor {image.tensors[t].name}",
                            f"expected pieces of {inputs[t] * shard[t]:_} elements, found {area[t]:_}")  # fmt: skip
+
+
+def _shards(image: Image, cut: set[int], findings: Findings) -> None:
+    """Tiles hold ⌈outputs / chips⌉ outputs per rank, rows ⌈inputs / chips⌉ columns, a vector of lanes is whole."""
+    chips = image.key.plan.chips
+    rules = [(i, ceil_div(image.tensors[i].outputs, chips)) for i in sorted(cut)]
+    for r in image.regions:
+        if r.packing == Packing.ROWS:
+            rules.append((r.tensor, ceil_div(image.tensors[r.tensor].inputs, chips)))
+        elif r.packing == Packing.LANES:
+            rules.append((r.tensor, image.tensors[r.tensor].inputs * image.tensors[r.tensor].outputs))
+    for i, expected in rules:
+        t = image.tensors[i]
+        if t.shard != expected:
+            findings.field("V100", f"tensor {t.name}, shard", f"expected {expected} of [{t.outputs}, {t.inputs}], found {t.shard}")
 
 
 def _tiles(p: np.ndarray, findings: Findings) -> None:

@@ -11,7 +11,7 @@ from ticktrue.verify.stored import MEMORY, READS, WRITES, Mask, Stored
 from ticktrue.verify.verdict import Findings, Violation
 
 MAX_VECTORS = 1 << 26
-"""Greatest vectors that one row touches, events that repeat an address counted: no region is larger."""
+"""Greatest vectors that one row may touch over all values of its register."""
 
 _LEGAL = (
     (Op.GATHER, RegFn.TOKEN, (RegionClass.WEIGHT,)),
@@ -108,8 +108,8 @@ def _reach(s: Stored, findings: Findings) -> None:
     _leaves(s, findings, out & ~stripe, (low, high))
     _leaves(s, findings, stripe, (low, high))
     values = np.where(t[:, col.T_REGSTRIDE] != 0, top[t[:, col.T_REGFN]] + 1, 1).astype(float)
-    touched = values * t[:, col.T_N] * t[:, col.T_M] * t[:, col.T_WIDTH]
-    s.each(findings, "V112", memory & (touched > MAX_VECTORS), f"touches more than {MAX_VECTORS:_} vectors")
+    moved = values * t[:, col.T_N] * t[:, col.T_M] * t[:, col.T_WIDTH]
+    s.each(findings, "V112", memory & (moved > MAX_VECTORS), f"can touch more than {MAX_VECTORS:_} vectors")
 
 
 def _leaves(s: Stored, findings: Findings, mask: Mask, span: tuple[Int64, Int64]) -> None:

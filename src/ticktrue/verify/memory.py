@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ticktrue.isa import Op, RegFn, Unit
+from ticktrue.isa.ops import LANES, VECTOR_BYTES
 from ticktrue.program import Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
@@ -12,8 +13,11 @@ from ticktrue.verify import memory_kernel as k
 from ticktrue.verify.indirect import greatest
 from ticktrue.verify.memory_kernel import walk
 from ticktrue.verify.scope import Scope
+from ticktrue.verify.shape import OUTPUT_VECTORS
+from ticktrue.units import ceil_div
 from ticktrue.verify.verdict import LIMIT
 
+F32_BYTES = 4
 _TRACKED = {RegionClass.STATE, RegionClass.INBOX, RegionClass.SCRATCH}
 _STEP_ONLY = {RegionClass.INBOX, RegionClass.SCRATCH}
 _SIGNATURE = (col.C_CHAIN, col.C_ABS, col.C_STEP, col.C_STEP2, col.C_N, col.C_P, col.C_M, col.C_Q, col.C_WIDTH, col.C_PATTERN,
@@ -108,27 +112,21 @@ def _signatures(r: Int64) -> Int64:
 
 
 def _host_reads(scope: Scope, space: _Space) -> Int64:
-    """What the host reads after the step: `vectors` records of `rows` rows each, a row as wide as the region's record per token."""
-    t = scope.timetable
-    a = np.zeros((len(t.outputs), k.A_COLUMNS), dtype=np.int64)
+    """What the host reads after the step: every record of a row but the last whole, of the last the vectors that hold its lanes."""
+    t, key = scope.timetable, scope.image.key
+    shard = ceil_div(key.vocab, key.plan.chips)
+    a = np.zeros((2 * len(t.outputs), k.A_COLUMNS), dtype=np.int64)
     for at, o in enumerate(t.outputs):
-        r = scope.flat.regions[o.region]
-        width = max(r.stride // t.kind.tokens, 1)
+        r, whole = scope.flat.regions[o.region], OUTPUT_VECTORS[o.name]
+        rest = ceil_div((shard - (o.vectors - 1) * LANES) * F32_BYTES, VECTOR_BYTES) if o.name == "logits" else whole
         first = r.group * scope.flat.table.group_vectors + r.base + o.base + space.shift[o.region]
-        a[at, k.A_ROW], a[at, k.A_REGION], a[at, k.A_OFFSET] = (
-            len(scope.rows) + at,
-            o.region,
-            space.mark[o.region],
-        )
-        # only the first vector of a row counts: a narrow shard does not fill its beat
-        a[at, k.A_FIRST], a[at, k.A_N], a[at, k.A_STEP], a[at, k.A_WIDTH] = (
-            first,
-            o.rows * o.vectors,
-            width,
-            1,
-        )
-        a[at, k.A_M], a[at, k.A_VALUES], a[at, k.A_SIGNATURE] = 1, 1, -2
-        a[at, k.A_START], a[at, k.A_END] = t.duration, t.duration + 1
+        before = o.rows * (o.vectors - 1)
+        for part, (start, events, width) in enumerate(((0, before, whole), (before * whole, o.rows, rest))):
+            row = a[2 * at + part]
+            row[k.A_ROW], row[k.A_REGION], row[k.A_OFFSET] = len(scope.rows) + at, o.region, space.mark[o.region]
+            row[k.A_FIRST], row[k.A_N], row[k.A_STEP], row[k.A_WIDTH] = first + start, events, whole, width
+            row[k.A_M], row[k.A_VALUES], row[k.A_SIGNATURE] = 1, 1, -2
+            row[k.A_START], row[k.A_END] = t.duration, t.duration + 1
     return a
 
 

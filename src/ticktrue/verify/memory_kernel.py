@@ -4,8 +4,6 @@ Per vector it keeps the last write and two reads: the one that ends last, and th
 signature. A signature is (chain, addresses, progression): only a read of the writer's own signature is excepted from the rule, so
 the second slot holds whatever the exception could hide.
 """
-# ruff: noqa: ANN001, ANN201, ANN202, PLR0913, PLR0912, PLR0915, C901
-# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
 
 import numba as nb
 import numpy as np

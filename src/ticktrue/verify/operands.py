@@ -95,7 +95,7 @@ def _packets(s: Stored, findings: Findings) -> None:
             lanes[at],
         )
         # the row at the peer is the packet that was sent; a raw packet has no lanes to cut
-        same = (packet & (op == Op.RECEIVE)) | (raw & _is(op, _CUTS))
+        same = (packet & (op == Op.RECEIVE)) | (raw & _is(op, _CUTS)) | (heard & (op[at] == Op.RECEIVE) & _is(op, _CUTS))
         differ = (width != width[at]) | (dtype != dtype[at])
         s.each(
             findings,
@@ -107,6 +107,7 @@ def _packets(s: Stored, findings: Findings) -> None:
         cut = heard & _is(op, _CUTS) & ~raw & (lanes > LANES)
         s.each(findings, "V112", cut, f"writes {{}} lanes where {LANES} exist", lanes)
     _installed(s, findings)
+    _version(s, findings)
 
 
 def _installed(s: Stored, findings: Findings) -> None:
@@ -127,6 +128,22 @@ def _installed(s: Stored, findings: Findings) -> None:
     )
     s.each(findings, "V112", install & ~packet & (t[:, col.T_X0] != 0), "expected x0 = 0 for rows that are beats, found {}",
            t[:, col.T_X0])  # fmt: skip
+
+
+def _version(s: Stored, findings: Findings) -> None:
+    """What the op table could mean, but this version of the format leaves out: relays, and tiles that are also operands."""
+    op, source = s.op, np.maximum(source_of(s, col.T_S0), 0)
+    for column in (col.T_S0, col.T_S1):
+        heard = source_of(s, column)
+        relay = (heard >= 0) & (op[np.maximum(heard, 0)] == Op.RECEIVE) & ~_is(op, (Op.STORE, Op.SCATTER))
+        s.each(findings, "V112", relay, "hears a RECEIVE, whose vectors only STORE and SCATTER take in this version")
+        taken = np.zeros(len(op), dtype=bool)
+        taken[source[op == Op.INSTALL]] = True
+        also = (heard >= 0) & taken[np.maximum(heard, 0)] & ~((op == Op.INSTALL) | ((op == Op.PASS) & (column == col.T_S1)))
+        s.each(findings, "V112", also, "hears a row that an INSTALL hears too, which takes it alone in this version")
+    packet = (op == Op.INSTALL) & _is(op[source], _PACKET)
+    whole = (op[source] == Op.LOAD) & (s.t[:, col.T_X0] > 0) & (s.t[:, col.T_N] == 1)
+    s.each(findings, "V112", packet & ~whole, "expected to hear one LOAD of whole tile rows (n = 1, x0 > 0) in this version")
 
 
 def _precision(s: Stored, findings: Findings) -> None:

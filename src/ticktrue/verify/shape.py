@@ -8,6 +8,7 @@ import numpy as np
 
 from ticktrue.hw import System
 from ticktrue.isa import OPS, OpTable, RegFn
+from ticktrue.isa.ops import BLOCK, LANES
 from ticktrue.program import Image, RegionClass, StepKind, Timetable, class_regions
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
@@ -23,6 +24,8 @@ MAX_EVENTS = 1 << 24
 MAX_WIDTH = 1 << 12
 """Greatest vectors of one event: a float32 tile has 1,280."""
 BLOCK_LIMIT = 1 << 20
+OUTPUT_VECTORS = {"logits": 4, "next_token": 1}
+"""What the host reads after a step, by name: vectors of one record. Records are ordered [record of a row][row]."""
 LOGITS = ("last", "all")
 SAMPLERS = ("chip", "host")
 
@@ -52,18 +55,18 @@ def _kind(image: Image, kind: StepKind, where: str, findings: Findings) -> None:
                 "V112", f"{where}, kind.{name}", f"expected {low} to {high}, found {getattr(kind, name)!r}"
             )
             return
-    held = ceil_div(image.key.max_context + image.key.t_max, 64)
+    held = ceil_div(image.key.max_context + image.key.t_max, BLOCK)
     if kind.blocks > held:
         findings.field(
             "V112",
             f"{where}, kind.blocks",
             f"expected at most the {held} blocks of the image, found {kind.blocks}",
         )
-    elif kind.tokens > 64 * kind.blocks:
+    elif kind.tokens > BLOCK * kind.blocks:
         findings.field(
             "V112",
             f"{where}, kind.tokens",
-            f"expected at most the {64 * kind.blocks} positions of the blocks",
+            f"expected at most the {BLOCK * kind.blocks} positions of the blocks",
         )
     if kind.logits not in LOGITS or kind.sampler not in SAMPLERS:
         findings.field(
@@ -124,6 +127,11 @@ def _scratch(image: Image, timetable: Timetable, system: System, findings: Findi
     _outputs(image, timetable, findings)
 
 
+def output_records(image: Image) -> dict[str, int]:
+    """Records of a row of each output: the beats of a chip's shard of the logits; one (value, column) pair."""
+    return {"logits": ceil_div(ceil_div(image.key.vocab, image.key.plan.chips), LANES), "next_token": 1}
+
+
 def _outputs(image: Image, timetable: Timetable, findings: Findings) -> None:
     regions, where, kind = class_regions(image, timetable), timetable.kind.label(), timetable.kind
     rows = kind.tokens if kind.logits == "all" else 1
@@ -137,15 +145,17 @@ def _outputs(image: Image, timetable: Timetable, findings: Findings) -> None:
             findings.field("V100", place, f"expected a scratch or inbox region, found {r.name}")
         elif o.rows != rows:
             findings.field("V100", place, f"expected {rows} rows for logits {kind.logits}, found {o.rows}")
-        elif o.vectors < 1 or o.base + o.rows * o.vectors * max(r.stride // kind.tokens, 1) > r.vectors:
+        elif o.vectors != output_records(image).get(o.name, o.vectors):
+            findings.field("V100", place, f"expected {output_records(image)[o.name]} records a row, found {o.vectors}")
+        elif o.base + o.rows * o.vectors * OUTPUT_VECTORS.get(o.name, 1) > r.vectors:
             findings.field(
                 "V120",
                 place,
                 f"{o.rows} x {o.vectors} records end beyond region {r.name} of {r.vectors:_} vectors",
             )
-    names = [o.name for o in timetable.outputs]
-    if len(set(names)) != len(names):
-        findings.field("V100", f"{where}, outputs", f"expected different names, found {', '.join(names)}")
+    names = sorted(o.name for o in timetable.outputs)
+    if names != sorted(OUTPUT_VECTORS):
+        findings.field("V100", f"{where}, outputs", f"expected {', '.join(OUTPUT_VECTORS)}, found {', '.join(names)}")
 
 
 def _indices(t: Timetable, where: str, findings: Findings) -> bool:

@@ -33,7 +33,11 @@ class Row:
 
     def template(self):
         out = [0] * col.T_COLUMNS
-        out[col.T_OP], out[col.T_OFFSET], out[col.T_GROUP] = int(self.op), self.offset, self.fields.get("group", 0)
+        out[col.T_OP], out[col.T_OFFSET], out[col.T_GROUP] = (
+            int(self.op),
+            self.offset,
+            self.fields.get("group", 0),
+        )
         out[col.T_N] = out[col.T_M] = 1
         out[col.T_S0] = out[col.T_S1] = -1
         for name, value in self.fields.items():
@@ -43,7 +47,12 @@ class Row:
 
     def values(self):
         f = self.fields
-        return [f.get("region", -1), f.get("base", 0), f.get("port", 0), *(f.get(a, 0) for a in ("a0", "a1", "a2", "a3"))]
+        return [
+            f.get("region", -1),
+            f.get("base", 0),
+            f.get("port", 0),
+            *(f.get(a, 0) for a in ("a0", "a1", "a2", "a3")),
+        ]
 
 
 def row(op, offset=0, **fields):
@@ -95,7 +104,9 @@ def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, syst
         templates=np.array(templates, dtype=np.int32).reshape(-1, col.T_COLUMNS),
         template_start=starts,
         chains=np.array([[i, c.start, c.late] for i, c in enumerate(chains)], dtype=np.int64).reshape(-1, 3),
-        rows=np.array([r.values() for c in chains for r in c.rows], dtype=np.int32).reshape(-1, col.V_COLUMNS),
+        rows=np.array([r.values() for c in chains for r in c.rows], dtype=np.int32).reshape(
+            -1, col.V_COLUMNS
+        ),
         labels=tuple(c.label for c in chains),
         outputs=(),
         loops=(),

@@ -155,6 +155,7 @@ SCRATCH = (
     Region("olm", RegionClass.SCRATCH, 0, 1100, 1, 64),
     Region("m", RegionClass.SCRATCH, 0, 1200, 1, 2),
     Region("logits", RegionClass.SCRATCH, 1, 1120, 4 * TOKENS, 2),
+    Region("next", RegionClass.SCRATCH, 1, 1160, TOKENS, 1),
 )
 
 
@@ -165,7 +166,7 @@ def image_of(system: System, plan: Plan) -> Image:
         plan=plan, max_context=64 * BLOCKS - TOKENS, slots=1, t_max=TOKENS, vocab=VOCAB, kv_heads=1, heads=1, head_dim=64,
     )  # fmt: skip
     rank = -(-320 // plan.chips)
-    tensors = (Tensor("embed", VOCAB, 320, rank), Tensor("w", 2 * rank, 320, 160), Tensor("norm", 1, 320, 320))
+    tensors = (Tensor("embed", VOCAB, 320, rank), Tensor("w", 160 * plan.chips, 320, 160), Tensor("norm", 1, 320, 320))
     # two tiles of 160 rows: K tile 0 and 1 of a tensor [*, 320] of 160 columns per rank
     pieces = np.array([[1, 0, 160, 0, 160, 1, 0, 0], [2, 0, 160, 0, 160, 1, 160, 0]], dtype=np.int32)
     return Image(key, tensors, regions_of(plan, table.group_vectors), pieces)
@@ -178,7 +179,7 @@ def good(system: System | None = None, plan: Plan | None = None) -> tuple[Progra
     image = image_of(system, plan)
     d = Draft(system, plan, image.regions, SCRATCH)
     _chains(d)
-    timetable = d.timetable((Output("logits", d.index["logits"], 0, 1, 1),))
+    timetable = d.timetable((Output("logits", d.index["logits"], 0, 1, 1), Output("next_token", d.index["next"], 0, 1, 1)))
     return with_duration(Program(image, (timetable,)), system), system
 
 
@@ -266,6 +267,11 @@ def _chains(d: Draft) -> None:
         {"op": Op.GATHER, "region": "x", "dtype": F32, "width": 4, "reg_fn": 5, "reg_stride": 4},
         {"op": Op.SILU_MUL, "s0": 0, "s1": 0},
         {"op": Op.STORE, "region": "logits", "s0": 1, "dtype": F32, "width": 4},
+    ])  # fmt: skip
+    d.chain("pick", [
+        {"op": Op.LOAD, "region": "logits", "dtype": F32, "width": 1},
+        {"op": Op.LANE_ARGMAX, "s0": 0, "a0": -(-VOCAB // d.plan.chips), "a1": VOCAB},
+        {"op": Op.STORE, "region": "next", "s0": 1, "dtype": F32, "width": 1},
     ])  # fmt: skip
     # token by token, several tiles on one plane
     d.chain("value", [

@@ -48,7 +48,8 @@ def same_region(program: Program, label: str, row: int, region: str, **fields: i
 
 
 def output(g: Program, **changes: int) -> Program:
-    return p.with_timetable(g, outputs=(replace(g.timetables[0].outputs[0], **changes),))
+    first, *others = g.timetables[0].outputs
+    return p.with_timetable(g, outputs=(replace(first, **changes), *others))
 
 
 def later(g: Program, label: str, row: int, by: int) -> Program:
@@ -123,6 +124,19 @@ def timed(g: Program) -> Program:
     return p.with_duration(g, load_system("tiny-4"))
 
 
+def relay(g: Program) -> Program:
+    """The vectors that arrive are moved before they are stored."""
+    g = p.template(g, "gather.b", 3, op=22, peers=1, width=0, rank_fn=0, rank_stride=0, step=0, group=-1)
+    return p.stored(g, "gather.b", 3, region=-1, a1=1)
+
+
+def events(g: Program) -> Program:
+    """Two events of half a tile each."""
+    for row in (0, 1):
+        g = p.template(g, "value", row, n=2, p=8, width=32)
+    return p.template(g, "value", 0, step=32)
+
+
 def chains(g: Program, column: int, value: int) -> Program:
     """One field of the last chain."""
     table = g.timetables[0].chains.copy()
@@ -160,6 +174,8 @@ FAULTS = [
     Fault("V100", "packing of scratch", lambda g: p.with_region(g, "x", p0=1)),
     Fault("V100", "rows of an output", lambda g: output(g, rows=2)),
     Fault("V100", "output of weights", lambda g: output(g, region=0)),
+    Fault("V100", "records of an output", lambda g: output(g, vectors=2)),
+    Fault("V100", "an output that is missing", lambda g: p.with_timetable(g, outputs=g.timetables[0].outputs[:1])),
     Fault("V100", "two outputs of one name", lambda g: p.with_timetable(g, outputs=g.timetables[0].outputs * 2)),
     Fault("V100", "timetables out of order", lambda g: replace(g, timetables=g.timetables * 2)),
     Fault("V101", "two additions on one port", lambda g: p.stored(g, "pair", 3, port=0), ("pair ADD row 2", "pair MUL row 3")),
@@ -218,7 +234,7 @@ FAULTS = [
     Fault("V120", "a rank beyond the region", lambda g: p.template(g, "gather.a", 3, rank_stride=5), ("gather.a STORE row 3",)),
     Fault("V120", "an output beyond its region", lambda g: output(g, base=30)),
     Fault("V121", "another bank group", rope_reader, ("last GATHER row 0",)),
-    Fault("V122", "a register in a plain load", lambda g: p.template(g, "round", 0, reg_fn=2), ("round LOAD row 0",)),
+    Fault("V122", "a register in a plain load", lambda g: p.template(g, "round", 0, reg_fn=2, reg_stride=1), ("round LOAD row 0",)),
     Fault("V122", "a gather without a register", lambda g: p.template(g, "last", 0, reg_fn=0, reg_stride=0), ("last GATHER row 0",)),
     Fault("V122", "a register of other regions", lambda g: p.template(g, "embed", 0, reg_fn=5), ("embed GATHER row 0",)),
     Fault("V122", "a token beyond the step", lambda g: everywhere(g, "embed", n=5), ("embed GATHER row 0",)),
@@ -259,6 +275,13 @@ FAULTS = [
     Fault("V112", "columns wider than a beat", lambda g: p.stored(g, "merge", 1, a3=321)),
     Fault("V112", "a thousand results", lambda g: p.template(g, "turn", 1, x0=1000)),
     Fault("V112", "more positions than a block", lambda g: everywhere(g, "score", n=65)),
+    Fault("V112", "a packet stored as another", lambda g: p.template(g, "gather.b", 3, width=1)),
+    Fault("V112", "a relay", lambda g: relay(g), ("gather.b MOVE row 3",)),
+    Fault("V112", "rows of a tile that are operands too", lambda g: p.template(g, "value", 3, s0=0), ("value PASS row 3",)),
+    Fault("V112", "a packet of beats", lambda g: p.template(g, "value", 1, x0=0, width=64)),
+    Fault("V112", "a tile in several events", lambda g: events(g), ("value INSTALL row 1",)),
+    Fault("V112", "more vectors than a row may move", lambda g: everywhere(g, "round", n=1 << 19)),
+    Fault("V112", "more results than a row may have", lambda g: p.template(p.template(g, "turn", 1, m=1 << 20, q=4), "turn", 1, p=1)),
     Fault("V112", "a reason that does not exist", lambda g: chains(g, 2, 7)),
     Fault("V112", "a template that does not exist", lambda g: chains(g, 0, 77)),
     Fault("V112", "a start before the step", lambda g: chains(g, 1, -1)),
