@@ -23,7 +23,9 @@ class Stepper:
     timetables: dict[StepKind, Timetable] = field(default_factory=dict)
 
     @staticmethod
-    def make(spec: ModelSpec, weights: Weights, chips: int, fmt: str = "bf16", max_context: int = 1300) -> "Stepper":
+    def make(
+        spec: ModelSpec, weights: Weights, chips: int, fmt: str = "bf16", max_context: int = 1300
+    ) -> "Stepper":
         system = load_system("groq3-lpx-tray").subset(chips)
         options = Options(fmt, max_context, hypothetical=fmt == "f32")
         return Stepper(spec, weights, system, compile_image(spec, system, options))
@@ -33,13 +35,20 @@ class Stepper:
             self.timetables[kind] = compile_timetable(self.spec, self.system, self.image, kind)
         return self.timetables[kind]
 
-    def run(self, tokens: Sequence[int], chunk: int, keep: Sequence[int] | None = None) -> tuple[np.ndarray, Machine]:
+    def run(
+        self, tokens: Sequence[int], chunk: int, keep: Sequence[int] | None = None
+    ) -> tuple[np.ndarray, Machine]:
         """Logits [positions, vocab] (of the positions in `keep`, else all) and the machine after the last step."""
         machine = Machine(self.image, self.weights, self.system)
         return self.continue_run(machine, tokens, 0, chunk, keep), machine
 
     def continue_run(
-        self, machine: Machine, tokens: Sequence[int], start: int, chunk: int, keep: Sequence[int] | None = None
+        self,
+        machine: Machine,
+        tokens: Sequence[int],
+        start: int,
+        chunk: int,
+        keep: Sequence[int] | None = None,
     ) -> np.ndarray:
         """Logits of positions start, start + 1, ... on a machine that already holds the positions before."""
         blocks, wanted = image_blocks(self.image.key.max_context), None if keep is None else set(keep)
@@ -52,7 +61,9 @@ class Stepper:
             rows = range(len(part)) if wanted is None else [i for i in range(len(part)) if pos + i in wanted]
             out.append(result.logits[rows])
             best = result.logits[: len(part)].argmax(axis=1)
-            assert (result.next_token[: len(part)] == best).all(), "greedy choice on chip is not the first largest logit"
+            assert (result.next_token[: len(part)] == best).all(), (
+                "greedy choice on chip is not the first largest logit"
+            )
         return np.concatenate(out)
 
     def cache(self, machine: Machine, positions: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -74,7 +85,11 @@ class Stepper:
                         for hg in range(plan.h):
                             at = machine.memory.vector(hg * plan.cp + owner, region) + slot * region.stride
                             words = machine.memory.words[at * 160 : (at + region.stride) * 160]
-                            values = words.view(np.float32) if f32 else (words.astype(np.uint32) << 16).view(np.float32)
+                            values = (
+                                words.view(np.float32)
+                                if f32
+                                else (words.astype(np.uint32) << 16).view(np.float32)
+                            )
                             head = hg * local + region.p1
                             full[p, head : head + heads] = values[: heads * d].reshape(heads, d)
                 out[which].append(full)
@@ -83,4 +98,6 @@ class Stepper:
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two float32 arrays agree bit for bit."""
-    return a.shape == b.shape and bool((np.ascontiguousarray(a).view(np.int32) == np.ascontiguousarray(b).view(np.int32)).all())
+    return a.shape == b.shape and bool(
+        (np.ascontiguousarray(a).view(np.int32) == np.ascontiguousarray(b).view(np.int32)).all()
+    )

@@ -6,9 +6,9 @@ from tempfile import mkdtemp
 
 import numpy as np
 import pytest
-
 from tests.models import TINY_D128, TINY_KV2, TINY_KV3, LlamaShape, write_llama
 from tests.stepping import Stepper, same_bits
+
 from ticktrue.graph.oracle import Oracle
 from ticktrue.graph.oracle_fast import fast_matmul
 from ticktrue.model import Model, load_model
@@ -30,7 +30,9 @@ def tokens_of(name: str, count: int) -> list[int]:
 
 @cache
 def reference(name: str, fmt: str, count: int):
-    return Oracle(model(name).spec, model(name).weights(), fmt, matmul=fast_matmul).forward(tokens_of(name, count))
+    return Oracle(model(name).spec, model(name).weights(), fmt, matmul=fast_matmul).forward(
+        tokens_of(name, count)
+    )
 
 
 @cache

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from tests.models import smollm2
 from tests.stepping import Stepper, same_bits
+
 from ticktrue.execute import Machine
 from ticktrue.generate import Session
 from ticktrue.graph.oracle import Oracle
@@ -28,7 +28,11 @@ WINDOWS = ((0, 66), (1_020, 24), (1_270, 30))
 
 def covering_array() -> list[tuple[int, int, tuple[int, int]]]:
     """21 configurations in which every pair of (chips, chunk), (chips, window) and (chunk, window) appears."""
-    return [(chips, chunk, WINDOWS[(i + j) % 3]) for i, chips in enumerate(CHIPS) for j, chunk in enumerate(CHUNKS)]
+    return [
+        (chips, chunk, WINDOWS[(i + j) % 3])
+        for i, chips in enumerate(CHIPS)
+        for j, chunk in enumerate(CHUNKS)
+    ]
 
 
 def test_the_array_covers_every_pair() -> None:
@@ -52,7 +56,9 @@ def tokens() -> list[int]:
 @cache
 def reference() -> np.ndarray:
     oracle = Oracle(model().spec, model().weights(), "bf16", matmul=fast_matmul)
-    wanted = sorted({p for start, count in WINDOWS for p in range(start, start + count)} | {63, 64, 1_024, 1_299})
+    wanted = sorted(
+        {p for start, count in WINDOWS for p in range(start, start + count)} | {63, 64, 1_024, 1_299}
+    )
     full = np.zeros((LENGTH, model().spec.vocab), dtype=np.float32)
     full[wanted] = oracle.forward(tokens(), logits_at=wanted).logits
     return full

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from ticktrue.compile.chains import Chain, progress
+from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.rows import assemble, float_bits
 from ticktrue.compile.step import Step, all_gather, merge
 from ticktrue.isa import Dtype, Op, RegFn
@@ -93,7 +93,7 @@ def _score_tile(step: Step, label: str, what: tuple[int, int, int, int], which: 
     q = c.load(q_at, progress(rows), s.act, 1)
     turned = c.op(Op.TRANSPOSE, q, x=(depth, 0), dtype=s.act)
     q_width = -(-rows * (4 if s.act == Dtype.F32 else 2) // 320)
-    plane = c.install(turned, s.act, per_row=0, columns=(0, rows), row0=lane, width=q_width)
+    plane = c.install(turned, s.act, Keep(0, rows, row=lane), per_row=0, width=q_width)
     region = kv_name(layer, 0, kv // s.hv)
     k = c.load(step.at(region, k_tile, s.vg, BLOCK * s.vg), progress(BLOCK, blocks), s.act, 1)
     y = c.matmul(k, plane)
@@ -111,7 +111,7 @@ def _score_tile(step: Step, label: str, what: tuple[int, int, int, int], which: 
 
 
 def softmax(step: Step, label: str) -> None:
-    """p = exp(s - m) of every unit, rounded, turned so that a row's 64 positions of a block lie in one vector."""
+    """P = exp(s - m) of every unit, rounded, turned so that a row's 64 positions of a block lie in one vector."""
     s, rows, blocks = step.s, step.s.q_rows, step.s.local_blocks
     width, p_width = -(-rows * 4 // 320), -(-BLOCK // step.s.ka)
     for unit, _, _ in _units(step):
@@ -137,12 +137,16 @@ def values(step: Step, label: str, layer: int) -> None:
         lane = (kv % s.hv) * d if s.head_dim <= s.ka else 0
         c = step.chain(f"{label}.value[{unit}]")
         region = kv_name(layer, 1, kv // s.hv)
-        v = c.load(step.at(region, 0, 0, v_vectors), progress(1, blocks, q=period), s.act, v_vectors, wide=True)
-        plane = c.install(v, s.act, per_row=s.vg, columns=(lane, lane + d), ones=True)
+        v = c.load(
+            step.at(region, 0, 0, v_vectors), progress(1, blocks, q=period), s.act, v_vectors, wide=True
+        )
+        plane = c.install(v, s.act, Keep(lane, lane + d, ones=True), per_row=s.vg)
         pr = progress(rows, blocks, q=period)
         p = c.load(step.at("p", unit * blocks * rows * p_width, p_width, rows * p_width), pr, s.act, p_width)
         o = c.op(Op.MOVE, c.matmul(p, plane), a=(lane, d + 1, 0))
-        m = c.load(step.at("m", unit * blocks * width, 0, width), progress(1, blocks, q=period), Dtype.F32, width)
+        m = c.load(
+            step.at("m", unit * blocks * width, 0, width), progress(1, blocks, q=period), Dtype.F32, width
+        )
         partial = c.op(Op.INSERT, o, c.op(Op.SPREAD, m, x=(rows, 0)), x=(d + 1, 0))
         w = s.partial_width
         c.store(partial, step.at("olm", unit * blocks * rows * w, w, rows * w), Dtype.F32, w)
@@ -150,7 +154,7 @@ def values(step: Step, label: str, layer: int) -> None:
 
 
 def _combine(step: Step, label: str, region: str, pair: tuple[int, int], vectors: int) -> None:
-    """acc = combine(acc, other) over `vectors` // width consecutive partials of a region, in place."""
+    """Acc = combine(acc, other) over `vectors` // width consecutive partials of a region, in place."""
     w = step.s.partial_width
     acc, other = pair
     c = step.chain(label)
@@ -170,19 +174,23 @@ def combine_local(step: Step, label: str) -> None:
         base = unit * blocks * record
         for start in range(lanes, blocks, lanes):
             count = min(lanes, blocks - start)
-            _combine(step, f"{label}.lane[{unit}.{start}]", "olm", (base, base + start * record), count * record)
+            _combine(
+                step, f"{label}.lane[{unit}.{start}]", "olm", (base, base + start * record), count * record
+            )
         present, half = min(blocks, lanes), lanes // 2
         while half:
             count = min(half, present - half)
             if count > 0:
-                _combine(step, f"{label}.tree[{unit}.{half}]", "olm", (base, base + half * record), count * record)
+                _combine(
+                    step, f"{label}.tree[{unit}.{half}]", "olm", (base, base + half * record), count * record
+                )
                 present = half
             half //= 2
 
 
 def _gather_partials(step: Step, label: str, units: int, per_unit: int) -> None:
     """The chip's one partial per row, to its own slot and to every peer's of the context group."""
-    s, w, rows = step.s, step.s.partial_width, step.s.q_rows
+    w, rows = step.s.partial_width, step.s.q_rows
     at = step.at("in.partial", 0, w, rows * w, pattern=col.PATTERN_CONTEXT, rank_stride=units * rows * w)
 
     def load(c: Chain, pace: int) -> int:

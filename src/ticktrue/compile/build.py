@@ -19,7 +19,9 @@ def build_chains(sharded: ShardedGraph, image: Image, system: System) -> Timetab
     plan = sharded.plan
     per_pattern = []
     for pattern in range(3):
-        pairs = [(c, plan.member(pattern, c, i)) for c in range(plan.chips) for i in range(plan.size(pattern))]
+        pairs = [
+            (c, plan.member(pattern, c, i)) for c in range(plan.chips) for i in range(plan.size(pattern))
+        ]
         per_pattern.append(max((int(slots[a, b]) for a, b in pairs if a != b), default=0))
     phases = {p.name: p for p in phases_of(sharded)}
     step = Step(sharded, writer, phases, (per_pattern[0], per_pattern[1], per_pattern[2]))
@@ -37,7 +39,7 @@ def build_chains(sharded: ShardedGraph, image: Image, system: System) -> Timetab
     )  # fmt: skip
 
 
-def _node(step: Step, node: Node) -> None:
+def _node(step: Step, node: Node) -> None:  # noqa: C901, PLR0912 - one arm per node kind
     spec = step.sharded.graph.spec
     layer = f"L{node.layer}"
     match node.kind:

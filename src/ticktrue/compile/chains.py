@@ -48,6 +48,16 @@ class At:
     reg_stride: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What an INSTALL keeps: columns first .. end - 1 from plane row `row` on, column `end` all ones if asked."""
+
+    first: int
+    end: int
+    row: int = 0
+    ones: bool = False
+
+
 class ChainWriter:
     """Collects the chains of one timetable in dataflow order."""
 
@@ -155,20 +165,25 @@ class Chain:
             self._rows[row][col.T_PEERS], self._rows[row][col.T_PATTERN] = 1, pattern
         return r
 
-    def install(self, source: int, plane: Dtype, *, per_row: int, columns: tuple[int, int], row0: int = 0,
-                ones: bool = False, width: int = 0) -> int:  # fmt: skip
-        """INSTALL of a source; `columns` kept, `row0` the first plane row."""
+    def install(self, source: int, plane: Dtype, keep: "Keep", *, per_row: int, width: int = 0) -> int:
+        """INSTALL of a source whose events have `per_row` vectors per tile row (0: an event is a row)."""
         width = width or self._rows[source][col.T_WIDTH]
         r = self._row(Op.INSTALL, (source,), self._out[source], dtype=plane, width=width)
-        self._rows[r][col.T_X0], self._rows[r][col.T_X1] = per_row, int(ones)
-        self._values[r][col.V_A0], self._values[r][col.V_A1], self._values[r][col.V_A2] = row0, *columns
+        self._rows[r][col.T_X0], self._rows[r][col.T_X1] = per_row, int(keep.ones)
+        self._values[r][col.V_A0], self._values[r][col.V_A1], self._values[r][col.V_A2] = (
+            keep.row,
+            keep.first,
+            keep.end,
+        )
         return r
 
     def matmul(self, x: int, install: int) -> int:
         """PASS of x through the plane that `install` filled."""
         return self._row(Op.PASS, (x, install), self._out[x], dtype=Dtype.F32)
 
-    def op(self, op: Op, *sources: int, x: tuple[int, int] = (0, 0), a: tuple[int, ...] = (), dtype: int = 0) -> int:
+    def op(
+        self, op: Op, *sources: int, x: tuple[int, int] = (0, 0), a: tuple[int, ...] = (), dtype: int = 0
+    ) -> int:
         """Any other op; its progression is that of its first source."""
         r = self._row(op, sources, self._out[sources[0]], dtype=dtype)
         self._rows[r][col.T_X0], self._rows[r][col.T_X1] = x
@@ -211,7 +226,7 @@ class _Offsets:
             self.slot[pattern] = max((int(slots[a, b]) for a, b in pairs if a != b), default=0)
 
     def hold(self, row: tuple[int, ...]) -> int:
-        """w of a template row."""
+        """W of a template row."""
         op, width = row[col.T_OP], row[col.T_WIDTH]
         if op == Op.INSTALL:
             return max(1, -(-width * 320 // self._table.weight_load_bytes))

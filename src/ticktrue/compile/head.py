@@ -35,7 +35,7 @@ def greedy(step: Step, rows: int) -> None:
     c.store(best, step.at("cand", 0, 1), Dtype.F32, 1)
     c.end()
     cut = Cut(g, 1, Dtype.F32, 1, 1)
-    exchange(step, "greedy", step.at("cand", 0, 1), step.at("in.winner", 0, 1), cut, rows, col.PATTERN_ALL)
+    exchange(step, "greedy", (step.at("cand", 0, 1), step.at("in.winner", 0, 1)), cut, rows, col.PATTERN_ALL)
     c = step.chain("greedy.pick")
     pr = progress(g, rows) if rows > 1 else progress(g)
     x = c.load(step.at("in.winner", 0, s.tokens, 1), pr, Dtype.F32, 1)

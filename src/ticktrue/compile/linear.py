@@ -1,6 +1,6 @@
 """Chains of a matrix product: weight tiles against activations, then the fold of partial sums with its epilogue."""
 
-from ticktrue.compile.chains import Chain, progress
+from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.step import Step
 from ticktrue.isa import Dtype, Op
 from ticktrue.isa.ops import LANES
@@ -20,8 +20,10 @@ def tiles(step: Step, phase: Phase, x: str, partial: str, rows: int) -> None:
 
 def _tile(step: Step, c: Chain, what: tuple[Phase, Tile], names: tuple[str, str], rows: int) -> None:
     (phase, tile), (x, partial), s = what, names, step.s
-    w = c.load(step.at(phase.name, tile.vector), progress(1), Dtype.BF16, tile.rows * TILE_ROW_VECTORS, wide=True)
-    plane = c.install(w, s.act, per_row=TILE_ROW_VECTORS, columns=(0, LANES))
+    w = c.load(
+        step.at(phase.name, tile.vector), progress(1), Dtype.BF16, tile.rows * TILE_ROW_VECTORS, wide=True
+    )
+    plane = c.install(w, s.act, Keep(0, LANES), per_row=TILE_ROW_VECTORS)
     width = phase.partial_width
     for piece in tile.pieces:
         beat, inside = divmod(piece.k_tile, s.per_beat)

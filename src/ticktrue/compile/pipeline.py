@@ -1,4 +1,4 @@
-"""The pipeline in reading order: build > partition > place > build chains > schedule > assemble. Pure: same inputs, same bytes."""
+"""The pipeline in reading order: build > partition > place > build chains > schedule > assemble. Same inputs, same bytes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

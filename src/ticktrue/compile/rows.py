@@ -21,7 +21,7 @@ def embed(step: Step) -> None:
     for beat in range(cut.beats):
         at = step.at("embed", beat * cut.width, reg_fn=int(RegFn.TOKEN), reg_stride=cut.beats * cut.width)
         inbox = step.at("in.embed", beat * s.tokens * cut.width, cut.width)
-        exchange(step, f"embed[{beat}]", at, inbox, cut, s.tokens, col.PATTERN_ALL)
+        exchange(step, f"embed[{beat}]", (at, inbox), cut, s.tokens, col.PATTERN_ALL)
     for beat in range(s.x_beats):
         first = beat * LANES
         c = step.chain(f"embed.assemble[{beat}]")
@@ -65,7 +65,7 @@ def norm(step: Step, label: str, weight: str, eps: float, *, last: bool = False)
 
 
 def residual(step: Step, label: str, inbox: str) -> None:
-    """x = x + y for every beat, y merged from the gathered shards."""
+    """X = x + y for every beat, y merged from the gathered shards."""
     s = step.s
     for beat in range(s.x_beats):
         first = beat * LANES

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from ticktrue.compile.chains import At, Chain, ChainWriter, progress
 from ticktrue.isa import Dtype, Op
-from ticktrue.partition import Cut, ShardedGraph, Shapes
+from ticktrue.partition import Cut, Shapes, ShardedGraph
 from ticktrue.place import Phase
 from ticktrue.program import columns as col
 
@@ -40,20 +40,24 @@ class Step:
         return self.sharded.plan.size(pattern)
 
 
-def all_gather(step: Step, label: str, source: str, inbox: str, cut: Cut, pattern: int = col.PATTERN_ALL) -> None:
+def all_gather(
+    step: Step, label: str, source: str, inbox: str, cut: Cut, pattern: int = col.PATTERN_ALL
+) -> None:
     """Each chip's shard (beats x tokens of `cut`) to every chip of the pattern: inbox[source][beat][token]."""
     t = step.s.tokens
     for beat in range(cut.beats):
         base = beat * t * cut.width
         name = f"{label}[{beat}]" if cut.beats > 1 else label
-        exchange(step, name, step.at(source, base, cut.width), step.at(inbox, base, cut.width), cut, t, pattern)
+        ends = (step.at(source, base, cut.width), step.at(inbox, base, cut.width))
+        exchange(step, name, ends, cut, t, pattern)
 
 
-def exchange(step: Step, label: str, source: At, inbox: At, cut: Cut, events: int, pattern: int) -> None:
-    """`events` beats at `source` into the chip's own inbox slot (one chain) and into every peer's (another).
+def exchange(step: Step, label: str, ends: tuple[At, At], cut: Cut, events: int, pattern: int) -> None:
+    """`events` beats from ends[0] into the inbox ends[1]: the chip's own slot (one chain) and every peer's (another).
 
     Two chains, because arrivals keep the inbox's ports busy at the links' pace and the own copy must not have to fit between.
     """
+    source, inbox = ends
     stride = step.s.tokens * cut.width * cut.beats
     at = replace(inbox, pattern=pattern, rank_stride=stride)
     c = step.chain(f"{label}.keep")
@@ -76,4 +80,3 @@ def merge(step: Step, c: Chain, inbox: str, cut: Cut, first: int, count: int) ->
     pr = progress(n, t) if t > 1 else progress(n)
     x = c.load(step.at(inbox, u0 * record, record, cut.width), pr, cut.dtype, cut.width)
     return c.op(Op.MERGE, x, x=(cut.beats, 0), a=(cut.shard, u0, first, count))
-

@@ -25,7 +25,13 @@ MASK, MAX, FOLD, COMBINE = int(Op.MASK), int(Op.MAX), int(Op.FOLD), int(Op.COMBI
 DIVIDE, SILU_MUL, MOVE, MERGE = int(Op.DIVIDE), int(Op.SILU_MUL), int(Op.MOVE), int(Op.MERGE)
 TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST), int(Op.INSERT)
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
-TOKEN, P_DIV, P_MOD, KV, LAST = int(RegFn.TOKEN), int(RegFn.P_DIV), int(RegFn.P_MOD), int(RegFn.KV), int(RegFn.LAST)
+TOKEN, P_DIV, P_MOD, KV, LAST = (
+    int(RegFn.TOKEN),
+    int(RegFn.P_DIV),
+    int(RegFn.P_MOD),
+    int(RegFn.KV),
+    int(RegFn.LAST),
+)
 ZERO = np.float32(0)
 
 
@@ -107,14 +113,56 @@ def _pass(s, at, words, floats, pool, a0, a1, a2, a3):
             pool[to : to + s[L_C0]] = ZERO
             pool[to + s[L_C1] : to + s[L_FILL]] = ZERO
         if s[L_MODE] == 0:
-            matmul.pass_bf16(words, (at + tile * s[L_X0]) * 160, s[L_STRIDE], s[L_ROWS], s[L_C0], s[L_C1], pool, x,
-                             s[L_SA], o, s[L_SO], s[L_N], a0, a1, a2, a3)
+            matmul.pass_bf16(
+                words,
+                (at + tile * s[L_X0]) * 160,
+                s[L_STRIDE],
+                s[L_ROWS],
+                s[L_C0],
+                s[L_C1],
+                pool,
+                x,
+                s[L_SA],
+                o,
+                s[L_SO],
+                s[L_N],
+                a0,
+                a1,
+                a2,
+                a3,
+            )
         elif s[L_MODE] == 1:
-            matmul.pass_f32(floats, (at + tile * s[L_X0]) * 80, s[L_STRIDE], s[L_ROWS], s[L_C0], s[L_C1], pool, x,
-                            s[L_SA], o, s[L_SO], s[L_N], a0)
+            matmul.pass_f32(
+                floats,
+                (at + tile * s[L_X0]) * 80,
+                s[L_STRIDE],
+                s[L_ROWS],
+                s[L_C0],
+                s[L_C1],
+                pool,
+                x,
+                s[L_SA],
+                o,
+                s[L_SO],
+                s[L_N],
+                a0,
+            )
         else:
-            matmul.pass_f32(pool, s[L_B] + tile * s[L_X0], s[L_STRIDE], s[L_ROWS], s[L_C0], s[L_C1], pool, x,
-                            s[L_SA], o, s[L_SO], s[L_N], a0)
+            matmul.pass_f32(
+                pool,
+                s[L_B] + tile * s[L_X0],
+                s[L_STRIDE],
+                s[L_ROWS],
+                s[L_C0],
+                s[L_C1],
+                pool,
+                x,
+                s[L_SA],
+                o,
+                s[L_SO],
+                s[L_N],
+                a0,
+            )
         if s[L_ONES] >= 0:
             matmul.pass_ones(pool, s[L_ROWS], x, s[L_SA], o + s[L_ONES], s[L_SO], s[L_N])
 
@@ -208,7 +256,9 @@ def _vxm(s, pool, rank, cp, c, pos, scratch):
     elif op == CMUL:
         lanes.complex_mul(pool, a, sa, b, sb, o, so, events, s[L_X0])
     elif op == MEAN_RSQRT:
-        lanes.mean_rsqrt(pool, a, sa, o, so, events, u32_as_f32(np.uint32(s[L_X0])), u32_as_f32(np.uint32(s[L_X1])))
+        lanes.mean_rsqrt(
+            pool, a, sa, o, so, events, u32_as_f32(np.uint32(s[L_X0])), u32_as_f32(np.uint32(s[L_X1]))
+        )
     else:
         events = s[L_M]
         if op == FOLD:

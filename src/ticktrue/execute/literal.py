@@ -7,7 +7,7 @@ kernels' own; everything about rows, lanes, planes and addresses is written a se
 import numpy as np
 import numpy.typing as npt
 
-from ticktrue.execute.literal_kernel import exp_all, ordered_pass, silu_all
+from ticktrue.execute.literal_kernel import exp_flat, ordered_pass, silu_flat
 from ticktrue.execute.memory import Memory
 from ticktrue.hw import System
 from ticktrue.isa import Dtype, Op, RegFn
@@ -38,7 +38,11 @@ class Literal:
 
     def run(self, tokens: list[int], pos: int) -> None:
         """Every row of every chip, in issue order."""
-        self._token, self._pos, self._valid = tokens + [0] * (self._kind.tokens - len(tokens)), pos, len(tokens)
+        self._token, self._pos, self._valid = (
+            tokens + [0] * (self._kind.tokens - len(tokens)),
+            pos,
+            len(tokens),
+        )
         self._streams: dict[tuple[int, int], F32] = {}
         with np.errstate(all="ignore"):  # lanes that a selection throws away may overflow on the way
             for r in self._order.tolist():
@@ -149,7 +153,7 @@ class Literal:
             return np.stack([_reshape(op, x0, p) for p in a])
         return self._map(chip, row, a, b)
 
-    def _map(self, chip: int, row: list[int], a: F32, b: F32) -> F32:
+    def _map(self, chip: int, row: list[int], a: F32, b: F32) -> F32:  # noqa: C901, PLR0912 - one arm per op
         d, half = row[col.C_X0], row[col.C_X0] // 2
         out = np.zeros_like(a)
         match row[col.C_OP]:
@@ -174,9 +178,9 @@ class Literal:
                     out[..., h * d : h * d + half] = (x1 * c) - (x2 * s)
                     out[..., h * d + half : h * d + d] = (x2 * c) + (x1 * s)
             case Op.EXP:
-                out = np.where(a == SENTINEL, np.float32(0), exp_all(a - b)).astype(np.float32)
+                out = np.where(a == SENTINEL, np.float32(0), _exp(a - b)).astype(np.float32)
             case Op.SILU_MUL:
-                out = silu_all(a, b)
+                out = _silu(a, b)
             case Op.MASK:
                 out = self._mask(chip, row, a)
             case Op.COMBINE:
@@ -202,6 +206,20 @@ class Literal:
         return np.where(position > self._pos + t, SENTINEL, a).astype(np.float32)
 
 
+def _exp(x: F32) -> F32:
+    flat = np.ascontiguousarray(x).ravel()
+    out = np.empty_like(flat)
+    exp_flat(flat, out)
+    return out.reshape(x.shape)
+
+
+def _silu(g: F32, u: F32) -> F32:
+    flat = np.ascontiguousarray(g).ravel()
+    out = np.empty_like(flat)
+    silu_flat(flat, np.ascontiguousarray(u).ravel(), out)
+    return out.reshape(g.shape)
+
+
 def _bf16_bits(x: F32) -> npt.NDArray[np.uint16]:
     u = np.ascontiguousarray(x).view(np.uint32)
     return ((u + 0x7FFF + ((u >> 16) & 1)) >> 16).astype(np.uint16)
@@ -210,7 +228,7 @@ def _bf16_bits(x: F32) -> npt.NDArray[np.uint16]:
 def _combine(d: int, a: F32, b: F32) -> F32:
     m1, m2 = a[..., d + 1 : d + 2], b[..., d + 1 : d + 2]
     m = np.maximum(m1, m2)
-    both = (a * exp_all(m1 - m)) + (b * exp_all(m2 - m))
+    both = (a * _exp(m1 - m)) + (b * _exp(m2 - m))
     both[..., d + 1 : d + 2] = m
     both[..., d + 2 :] = 0
     out = np.where(m1 == SENTINEL, b, both)

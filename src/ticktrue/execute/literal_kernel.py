@@ -7,13 +7,15 @@ from ticktrue.kernels.functions import exp_f32, silu_gate_f32
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _exp_flat(x, out):
+def exp_flat(x, out):
+    """Exp of every element."""
     for i in range(len(x)):
         out[i] = exp_f32(x[i])
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _silu_flat(g, u, out):
+def silu_flat(g, u, out):
+    """(g * sigmoid(g)) * u of every pair."""
     for i in range(len(g)):
         out[i] = silu_gate_f32(g[i], u[i])
 
@@ -26,19 +28,3 @@ def ordered_pass(x, plane):
         for c in range(plane.shape[1]):
             out[c] = out[c] + (x[k] * plane[k, c])
     return out
-
-
-def exp_all(x):
-    """exp of every element."""
-    flat = np.ascontiguousarray(x).ravel()
-    out = np.empty_like(flat)
-    _exp_flat(flat, out)
-    return out.reshape(x.shape)
-
-
-def silu_all(g, u):
-    """(g * sigmoid(g)) * u of every pair."""
-    flat = np.ascontiguousarray(g).ravel()
-    out = np.empty_like(flat)
-    _silu_flat(flat, np.ascontiguousarray(u).ravel(), out)
-    return out.reshape(g.shape)

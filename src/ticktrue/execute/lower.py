@@ -50,7 +50,7 @@ def _defined_lanes(flat: Flat) -> list[int]:
     return lanes
 
 
-def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:
+def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:  # noqa: C901, PLR0911, PLR0912 - one arm per op
     x0 = int(row[col.C_X0])
     match op:
         case Op.LOAD | Op.GATHER:
@@ -81,7 +81,7 @@ def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:
             return a
 
 
-def _read_lanes(op: int, row: list[int], demand: int) -> tuple[int, int]:
+def _read_lanes(op: int, row: list[int], demand: int) -> tuple[int, int]:  # noqa: C901, PLR0911, PLR0912 - one arm per op
     """Lanes of its operands that a row reads, if `demand` lanes of its own result are read."""
     x0 = int(row[col.C_X0])
     match op:
@@ -275,7 +275,9 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
     address = np.stack([flat.address(c) + shift + c * memory.vectors for c in range(chips)])
     peer = np.stack([flat.peer(c) for c in range(chips)])
     table = np.array([[flat.plan.index(p, c) for p in range(3)] for c in range(chips)], dtype=np.int64)
-    return Lowered(steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table)
+    return Lowered(
+        steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table
+    )
 
 
 def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int64, Int64, _Pool]) -> None:
@@ -315,7 +317,12 @@ def _lower_pass(low: _Lowering, r: int, step: Int64, offset: Int64) -> None:
     c0, c1 = int(row[col.C_A1]), int(row[col.C_A2])
     need = low.columns.get(r, (0, 0))
     ones = bool(row[col.C_X1]) and need[0] <= c1 < need[1]
-    step[L_MODE], step[L_STRIDE], step[L_ROWS], step[L_ROW0] = plane.mode, plane.stride, plane.rows, row[col.C_A0]
+    step[L_MODE], step[L_STRIDE], step[L_ROWS], step[L_ROW0] = (
+        plane.mode,
+        plane.stride,
+        plane.rows,
+        row[col.C_A0],
+    )
     step[L_C0], step[L_C1], step[L_ONES] = max(c0, need[0]), min(c1, need[1]), c1 if ones else -1
     step[L_X0] = low.rows[plane.source, col.C_STEP2]
     step[L_X1] = 1 if row[col.C_M] > 1 else 0

@@ -48,7 +48,9 @@ class Machine:
         token = np.zeros(kind.tokens, dtype=np.int64)
         token[:valid] = tokens
         if token.min() < 0 or token.max() >= key.vocab:
-            raise InputError(f"expected token ids below {key.vocab}, found {token.max()}", code="T363", where="token")
+            raise InputError(
+                f"expected token ids below {key.vocab}, found {token.max()}", code="T363", where="token"
+            )
         lowered, pools = self._prepare(timetable)
         memory = self.memory
         run(lowered.steps, lowered.address, lowered.peer, lowered.table, memory.words, memory.floats, pools, token,

@@ -82,7 +82,14 @@ def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[in
             t = image.tensors[region.tensor]
             first = chip * t.shard
             if first < t.inputs:
-                pack_rows(memory.words, at * ELEMENTS, region.stride * ELEMENTS, weights.tensor(t.name), first, t.shard)
+                pack_rows(
+                    memory.words,
+                    at * ELEMENTS,
+                    region.stride * ELEMENTS,
+                    weights.tensor(t.name),
+                    first,
+                    t.shard,
+                )
         case Packing.LANES:
             values = weights.tensor(image.tensors[region.tensor].name)
             memory.floats[at * 80 : at * 80 + len(values)] = values
@@ -90,7 +97,9 @@ def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[in
             tables = rope_tables(rope_inv_freq(weights.spec), image_positions(image))
             table = tables.coarse if region.packing == Packing.ROPE_A else tables.fine
             rows, _, half = table.shape
-            view = memory.floats[at * 80 : (at + region.vectors) * 80].reshape(region.count, region.stride * 80)
+            view = memory.floats[at * 80 : (at + region.vectors) * 80].reshape(
+                region.count, region.stride * 80
+            )
             view[:rows, : 2 * half] = table.reshape(rows, 2 * half)
         case _:
             pass

@@ -5,7 +5,7 @@ import numba as nb
 
 @nb.njit(cache=True)
 def pack_piece(memory, at, rows, lane, cols, weight, first, outputs, k0):
-    """lane + j of row k := W[first + j][k0 + k] (bf16 bits), for outputs that exist; rows are 320 lanes apart."""
+    """Lane + j of row k := W[first + j][k0 + k] (bf16 bits), for outputs that exist; rows are 320 lanes apart."""
     cols = min(cols, outputs - first)
     for j0 in range(0, cols, 16):
         j1 = min(cols, j0 + 16)

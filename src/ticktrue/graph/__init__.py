@@ -1,0 +1,1 @@
+"""Model -> graph: nodes, their builders, the dataflow digest of a graph, and the independent oracle."""

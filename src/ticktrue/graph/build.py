@@ -13,7 +13,9 @@ class _Builder:
 
     def add(self, kind: NodeKind, name: str, inputs: tuple[int, ...], outputs: int, **more: object) -> int:
         layer, tensor = int(str(more.get("layer", -1))), str(more.get("tensor", ""))
-        node = Node(len(self.nodes), kind, name, inputs, layer, tensor, outputs, bool(more.get("rounded", False)))
+        node = Node(
+            len(self.nodes), kind, name, inputs, layer, tensor, outputs, bool(more.get("rounded", False))
+        )
         self.nodes.append(node)
         return node.id
 
@@ -40,7 +42,9 @@ def _ffn_block(b: _Builder, spec: ModelSpec, layer: int, x: int) -> int:
     g = b.add(NodeKind.LINEAR, f"L{layer}.gate", (h,), spec.ffn, layer=layer, tensor=f"{pre}.gate")
     u = b.add(NodeKind.LINEAR, f"L{layer}.up", (h,), spec.ffn, layer=layer, tensor=f"{pre}.up")
     f = b.add(NodeKind.GATE, f"L{layer}.act", (g, u), spec.ffn, layer=layer, rounded=True)
-    y = b.add(NodeKind.LINEAR, f"L{layer}.down", (f,), spec.hidden, layer=layer, tensor=f"{pre}.down", rounded=True)
+    y = b.add(
+        NodeKind.LINEAR, f"L{layer}.down", (f,), spec.hidden, layer=layer, tensor=f"{pre}.down", rounded=True
+    )
     return b.add(NodeKind.RESIDUAL, f"L{layer}.x_ffn", (x, y), spec.hidden, layer=layer)
 
 

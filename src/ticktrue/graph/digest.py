@@ -98,39 +98,41 @@ class _Walk:
             self._ends["logits"] = _part("logits", value)
 
     def _value(self, node: Node) -> Hashes:
-        spec = self._spec
-        inputs = [self._values[i] for i in node.inputs if i in self._values]
-        match node.kind:
-            case NodeKind.EMBED:
-                return self._embed()
-            case NodeKind.ROPE_TABLE:
-                return self._rope_table()
-            case NodeKind.NORM:
-                tags = (tag("LANE_SUM"), tag("MEAN_RSQRT"))
-                size = (_bits(float(spec.hidden)), _bits(spec.rms_eps))
-                return _array(kernel.norm(inputs[0], base(node.tensor), tags, *size))
-            case NodeKind.LINEAR | NodeKind.LOGITS:
-                return _array(
-                    kernel.linear(inputs[0], base(node.tensor), node.outputs, self._tile, tag("PASS"))
-                )
-            case NodeKind.ROPE:
-                return _array(kernel.rope(*inputs, spec.head_dim, (tag("ROPE_1"), tag("ROPE_2"))))
-            case NodeKind.ATTENTION:
-                return self._attention(inputs[0])
-            case NodeKind.RESIDUAL:
-                return _array(kernel.residual(*inputs))
-            case NodeKind.GATE:
-                return _array(kernel.gate(*inputs, tag("SILU_MUL")))
-            case NodeKind.LAST_ROW:
-                return self._gathered(
-                    kernel.gather_rows(inputs[0], self._tag_of(LAST)), LAST, 0, inputs[0].shape[0]
-                )[None, :]
-            case NodeKind.GREEDY:
-                chosen = _array(kernel.greedy(inputs[0], tag("ARGMAX")))
-                self._ends["next_token"] = _part("next_token", chosen)
-                return chosen
-            case _:
-                raise Bug(f"no dataflow rule for node {node.name} ({node.kind})", code="T502")
+        """The result of a node, not yet rounded."""
+        rule = {
+            NodeKind.EMBED: self._embed, NodeKind.ROPE_TABLE: self._rope_table, NodeKind.NORM: self._norm,
+            NodeKind.LINEAR: self._linear, NodeKind.ROPE: self._rope, NodeKind.ATTENTION: self._attention,
+            NodeKind.RESIDUAL: self._residual, NodeKind.GATE: self._gate, NodeKind.LAST_ROW: self._last_row,
+            NodeKind.LOGITS: self._linear, NodeKind.GREEDY: self._greedy,
+        }.get(node.kind)  # fmt: skip
+        if rule is None:
+            raise Bug(f"no dataflow rule for node {node.name} ({node.kind})", code="T502")
+        return rule(node, *(self._values[i] for i in node.inputs if i in self._values))
+
+    def _norm(self, node: Node, x: Hashes) -> Hashes:
+        size = (_bits(float(self._spec.hidden)), _bits(self._spec.rms_eps))
+        return _array(kernel.norm(x, base(node.tensor), (tag("LANE_SUM"), tag("MEAN_RSQRT")), *size))
+
+    def _linear(self, node: Node, x: Hashes) -> Hashes:
+        return _array(kernel.linear(x, base(node.tensor), node.outputs, self._tile, tag("PASS")))
+
+    def _rope(self, _: Node, x: Hashes, table: Hashes) -> Hashes:
+        return _array(kernel.rope(x, table, self._spec.head_dim, (tag("ROPE_1"), tag("ROPE_2"))))
+
+    def _residual(self, _: Node, x: Hashes, y: Hashes) -> Hashes:
+        return _array(kernel.residual(x, y))
+
+    def _gate(self, _: Node, g: Hashes, u: Hashes) -> Hashes:
+        return _array(kernel.gate(g, u, tag("SILU_MUL")))
+
+    def _last_row(self, _: Node, x: Hashes) -> Hashes:
+        total = kernel.gather_rows(x, self._tag_of(LAST))
+        return self._gathered(total, LAST, 0, len(x))[None, :]
+
+    def _greedy(self, _: Node, logits: Hashes) -> Hashes:
+        chosen = _array(kernel.greedy(logits, tag("ARGMAX")))
+        self._ends["next_token"] = _part("next_token", chosen)
+        return chosen
 
     @staticmethod
     def _tag_of(function: int) -> np.uint64:
@@ -143,13 +145,13 @@ class _Walk:
         key = np.uint64(mix(self._tag_of(function), np.uint64(row)))
         return np.array([mix(key, e) if e else 0 for e in total], np.uint64)
 
-    def _embed(self) -> Hashes:
+    def _embed(self, _: Node) -> Hashes:
         spec = self._spec
         values = np.arange(spec.vocab, dtype=np.int64)
         total = kernel.gather_leaves(base("embed"), spec.hidden, spec.hidden, self._tag_of(TOKEN), values)
         return np.stack([self._gathered(total, TOKEN, t, spec.vocab) for t in range(self._kind.tokens)])
 
-    def _rope_table(self) -> Hashes:
+    def _rope_table(self, _: Node) -> Hashes:
         rows, d = [], self._spec.head_dim
         for t in range(self._kind.tokens):
             p = np.arange(t, self._positions - self._kind.tokens + t + 1, dtype=np.int64)
@@ -173,7 +175,7 @@ class _Walk:
             out.append(state)
         return out[0], out[1]
 
-    def _attention(self, q: Hashes) -> Hashes:
+    def _attention(self, _: Node, q: Hashes) -> Hashes:
         spec, kv = self._spec, self._kv
         if kv is None:
             raise Bug("attention before any append", code="T502")

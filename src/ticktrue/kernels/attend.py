@@ -1,6 +1,5 @@
 """Masks and the combine of attention partials (numerics rows 15, 18)."""
 
-import numpy as np
 from numba import njit
 
 from ticktrue.kernels.functions import exp_f32

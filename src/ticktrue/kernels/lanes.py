@@ -45,7 +45,7 @@ def convert(pool, a, sa, o, so, events, lanes):
 
 @njit(cache=True, error_model="numpy")
 def add(pool, a, sa, b, sb, o, so, events, lanes):
-    """a + b."""
+    """A + b."""
     for e in range(events):
         x = pool[a + e * sa : a + e * sa + lanes]
         y = pool[b + e * sb : b + e * sb + lanes]
@@ -56,7 +56,7 @@ def add(pool, a, sa, b, sb, o, so, events, lanes):
 
 @njit(cache=True, error_model="numpy")
 def mul(pool, a, sa, b, sb, o, so, events, lanes):
-    """a * b."""
+    """A * b."""
     for e in range(events):
         x = pool[a + e * sa : a + e * sa + lanes]
         y = pool[b + e * sb : b + e * sb + lanes]
@@ -67,7 +67,7 @@ def mul(pool, a, sa, b, sb, o, so, events, lanes):
 
 @njit(cache=True, error_model="numpy")
 def scale(pool, a, sa, o, so, events, lanes, factor):
-    """a * factor."""
+    """A * factor."""
     for e in range(events):
         x = pool[a + e * sa : a + e * sa + lanes]
         z = pool[o + e * so : o + e * so + lanes]
@@ -189,7 +189,7 @@ def rope(pool, a, sa, b, sb, o, so, events, d, heads):
 
 @njit(cache=True, error_model="numpy")
 def divide(pool, a, sa, o, so, events, d):
-    """o / l: lanes below d by lane d (row 20)."""
+    """O / l: lanes below d by lane d (row 20)."""
     for e in range(events):
         total = pool[a + e * sa + d]
         x = pool[a + e * sa : a + e * sa + d]

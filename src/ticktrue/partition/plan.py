@@ -12,7 +12,11 @@ def _is_power_of_two(n: int) -> bool:
 
 def heads_degree(kv_heads: int, chips: int) -> int:
     """The largest h that divides the KV heads and leaves chips / h a power of two; 0 if there is none."""
-    legal = [h for h in range(1, chips + 1) if chips % h == 0 and kv_heads % h == 0 and _is_power_of_two(chips // h)]
+    legal = [
+        h
+        for h in range(1, chips + 1)
+        if chips % h == 0 and kv_heads % h == 0 and _is_power_of_two(chips // h)
+    ]
     return max(legal, default=0)
 
 

@@ -42,7 +42,9 @@ def _consts(sharded: ShardedGraph, max_positions: int) -> list[_Wanted]:
 
 def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[_Wanted]:
     cut = sharded.shapes.embed
-    rows = Region("embed", RegionClass.WEIGHT, -1, 0, cut.beats * cut.width, sharded.shapes.vocab, Packing.ROWS, 0)
+    rows = Region(
+        "embed", RegionClass.WEIGHT, -1, 0, cut.beats * cut.width, sharded.shapes.vocab, Packing.ROWS, 0
+    )
     out = [_Wanted(rows)]
     for phase in phases:
         r = Region(phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, 1, Packing.TILES)
@@ -66,7 +68,9 @@ def _state(sharded: ShardedGraph, local_positions: int) -> list[_Wanted]:
     ]  # fmt: skip
 
 
-def _place_all(wanted: list[_Wanted], fixed: list[list[Region]], table: OpTable) -> tuple[list[Region], list[int]]:
+def _place_all(
+    wanted: list[_Wanted], fixed: list[list[Region]], table: OpTable
+) -> tuple[list[Region], list[int]]:
     """Gives every region a bank group and a base; `fixed[g]` regions come first in group g. Also the fill of each group."""
     fill = [0] * table.mem_groups
     out: list[Region] = []
@@ -94,12 +98,19 @@ def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
     tiles = sum(2 + 4 * len(t.pieces) for p in phases for t in p.packed.tiles)
     folds = 6 * sum(len(r) for p in phases for r in p.packed.partials)
     gathers = s.layers * 6 * (3 * plan.chips + 4) * max(s.y.beats, s.q.beats, s.ffn_cut.beats, 1)
-    merges = s.layers * (8 * (s.heads + 2 * plan.h * s.kv_groups) + 12 * s.x_beats * 4 + 8 * ceil_div(s.ffn, 320))
-    attention = s.layers * s.local_kv * s.rounds * (48 + 8 * s.local_blocks.bit_length()) + s.layers * 8 * s.local_heads
+    merges = s.layers * (
+        8 * (s.heads + 2 * plan.h * s.kv_groups) + 12 * s.x_beats * 4 + 8 * ceil_div(s.ffn, 320)
+    )
+    attention = (
+        s.layers * s.local_kv * s.rounds * (48 + 8 * s.local_blocks.bit_length())
+        + s.layers * 8 * s.local_heads
+    )
     return tiles + folds + gathers + merges + attention + CODE_ROWS_MARGIN
 
 
-def _piece_table(regions: list[Region], phases: tuple[Phase, ...], depth: int) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+def _piece_table(
+    regions: list[Region], phases: tuple[Phase, ...], depth: int
+) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
     index = {r.name: i for i, r in enumerate(regions)}
     rows = []
     for phase in phases:
@@ -107,7 +118,11 @@ def _piece_table(regions: list[Region], phases: tuple[Phase, ...], depth: int) -
             for p in tile.pieces:
                 m = phase.packed.matrices[p.matrix]
                 row = [0] * col.P_COLUMNS
-                row[col.P_REGION], row[col.P_VECTOR], row[col.P_ROWS] = index[phase.name], tile.vector, tile.rows
+                row[col.P_REGION], row[col.P_VECTOR], row[col.P_ROWS] = (
+                    index[phase.name],
+                    tile.vector,
+                    tile.rows,
+                )
                 row[col.P_LANE], row[col.P_COLS], row[col.P_TENSOR] = p.lane, p.cols, m.tensor
                 row[col.P_K0] = p.k_tile * depth
                 row[col.P_COL0] = p.column
@@ -131,7 +146,9 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
     blocks = sharded.shapes.blocks
     fixed: list[list[Region]] = [[] for _ in range(table.mem_groups)]
     for slot in inbox_slots(sharded.shapes, plan.chips, plan.h, plan.cp):
-        fixed[slot.role % table.mem_groups].append(Region(slot.name, RegionClass.INBOX, 0, 0, slot.stride, slot.count))
+        fixed[slot.role % table.mem_groups].append(
+            Region(slot.name, RegionClass.INBOX, 0, 0, slot.stride, slot.count)
+        )
     for group, vectors in enumerate(_arenas(scratch_slots(sharded.shapes, phases, plan.h), table.mem_groups)):
         if vectors:
             fixed[group].append(Region(f"arena.{group}", RegionClass.ARENA, group, 0, 1, vectors))
@@ -153,7 +170,9 @@ def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
     if max(arranged.fill) > OpTable.of(system.chip).group_vectors:
         raise _does_not_fit(sharded, system, key, arranged.regions)
     regions = sorted(arranged.regions, key=lambda r: (r.cls, r.group, r.base))
-    return Image(key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.ka))
+    return Image(
+        key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.ka)
+    )
 
 
 def _bytes_by_class(regions: list[Region]) -> dict[str, int]:
@@ -201,4 +220,3 @@ def place_scratch(sharded: ShardedGraph, image: Image) -> tuple[Region, ...]:
         out.append(Region(slot.name, RegionClass.SCRATCH, group, used[group], slot.stride, slot.count))
         used[group] += slot.vectors
     return tuple(out)
-

@@ -74,13 +74,12 @@ def _gathered(name: str, cut: Cut, tokens: int, sources: int) -> Slot:
 def inbox_slots(s: Shapes, g: int, h: int, cp: int) -> list[Slot]:
     """Inboxes: [source][beat][token] of each gather."""
     t = s.tokens
-    out = [
+    return [
         _gathered("in.embed", s.embed, t, g), _gathered("in.q", s.q, t, g), _gathered("in.k", s.k, t, g),
         _gathered("in.v", s.v, t, g), _gathered("in.attn", s.attn, t, h), _gathered("in.o", s.y, t, g),
         _gathered("in.ffn", s.ffn_cut, t, g), _gathered("in.down", s.y, t, g),
         Slot("in.partial", INBOX, s.partial_width * t * s.local_heads, cp), Slot("in.winner", INBOX, t, g),
     ]  # fmt: skip
-    return out
 
 
 def scratch_slots(s: Shapes, phases: tuple[Phase, ...], h: int) -> list[Slot]:

@@ -35,6 +35,7 @@ from ticktrue.program.types import (
 )
 
 _HEADER = "ticktrue"
+_PREFIX = 8  # bytes of the container that give its header's length
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
@@ -134,7 +135,9 @@ def encode(program: Program) -> bytes:
         image=ImageHeader(program.image.key, program.image.tensors, program.image.regions),
         timetables=tuple(_timetable_header(t) for t in program.timetables),
     )
-    arrays: dict[str, npt.NDArray[Any]] = {"pieces": np.ascontiguousarray(program.image.pieces, dtype=np.int32)}
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "pieces": np.ascontiguousarray(program.image.pieces, dtype=np.int32)
+    }
     for i, t in enumerate(program.timetables):
         arrays |= {f"{i:03d}.{name}": array for name, array in _columns(t).items()}
     return bytes(save_container(arrays, metadata={_HEADER: _encoder.encode(header).decode()}))
@@ -146,12 +149,12 @@ def decode(data: bytes, where: str = "program") -> Decoded:
     Raises:
         InputError: T350 not a program file or truncated, T351 another schema, T352 a header or column of the wrong form.
     """
-    if len(data) < 16 or int.from_bytes(data[:8], "little") > len(data) - 8:  # noqa: PLR2004 - container's fixed prefix
+    if len(data) < 2 * _PREFIX or int.from_bytes(data[:_PREFIX], "little") > len(data) - _PREFIX:
         raise InputError(f"expected a ticktrue program, found {len(data)} bytes that are not one (truncated?)",
                          code="T350", where=where, hint="compile it again")  # fmt: skip
     try:
         arrays = load_container(data)
-        meta = msgspec.json.decode(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        meta = msgspec.json.decode(data[_PREFIX : _PREFIX + int.from_bytes(data[:_PREFIX], "little")])
         text = meta.get("__metadata__", {}).get(_HEADER, "")
     except (SafetensorError, msgspec.DecodeError, ValueError, AttributeError, KeyError) as e:
         raise InputError(f"expected a ticktrue program, found a damaged container: {e}", code="T350",
@@ -168,10 +171,14 @@ def decode(data: bytes, where: str = "program") -> Decoded:
     return Decoded(program, header.sha256, program_digest(program))
 
 
-def _column(arrays: dict[str, npt.NDArray[Any]], name: str, dtype: type, width: int, where: str) -> npt.NDArray[Any]:
+def _column(
+    arrays: dict[str, npt.NDArray[Any]], name: str, dtype: type, width: int, where: str
+) -> npt.NDArray[Any]:
     a = arrays.get(name)
     shape = f"{np.dtype(dtype)}[*, {width}]" if width else f"{np.dtype(dtype)}[*]"
-    ok = a is not None and a.dtype == dtype and (a.ndim == 2 and a.shape[1] == width if width else a.ndim == 1)  # noqa: PLR2004
+    ok = (
+        a is not None and a.dtype == dtype and (a.ndim - 1 == int(bool(width)) and (not width or a.shape[1] == width))
+    )
     if a is None or not ok:
         found = "nothing" if a is None else f"{a.dtype}{list(a.shape)}"
         raise InputError(f"column {name}: expected {shape}, found {found}", code="T352", where=where)
@@ -229,7 +236,9 @@ def write_program(program: Program, path: Path) -> None:
         temporary.replace(path)
     except OSError as e:
         temporary.unlink(missing_ok=True)
-        raise EnvironmentProblem(f"cannot write the program: {e.strerror}", code="T410", where=str(path)) from e
+        raise EnvironmentProblem(
+            f"cannot write the program: {e.strerror}", code="T410", where=str(path)
+        ) from e
 
 
 def header_dict(program: Program) -> dict[str, Any]:

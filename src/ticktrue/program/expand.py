@@ -36,7 +36,7 @@ class Flat:
     def rank_index(self, chip: int) -> Int64:
         """What the rank function of each row's address evaluates to on `chip`: int64[R]."""
         rows, plan = self.rows, self.plan
-        own = np.array([plan.index(k, chip) for k in range(3)], dtype=np.int64)[rows[:, col.C_PATTERN]]
+        own: Int64 = np.array([plan.index(k, chip) for k in range(3)], dtype=np.int64)[rows[:, col.C_PATTERN]]
         size = np.array([plan.size(k) for k in range(3)], dtype=np.int64)[rows[:, col.C_PATTERN]]
         source = (own - rows[:, col.C_K]) % size
         fn = rows[:, col.C_RANKFN]
@@ -55,9 +55,9 @@ class Flat:
             for k in range(size):
                 table[pattern, 0, k] = plan.member(pattern, chip, (own + k) % size)
                 table[pattern, 1, k] = plan.member(pattern, chip, (own - k) % size)
-        op, k = rows[:, col.C_OP], rows[:, col.C_K]
+        op, number = rows[:, col.C_OP], rows[:, col.C_K]
         received = (op == Op.RECEIVE).astype(np.int64)
-        peer = table[rows[:, col.C_PATTERN], received, np.minimum(k, plan.chips - 1)]
+        peer = table[rows[:, col.C_PATTERN], received, np.minimum(number, plan.chips - 1)]
         return np.where((op == Op.SEND) | (op == Op.RECEIVE), peer, -1)
 
 
@@ -67,7 +67,7 @@ def class_regions(image: Image, timetable: Timetable) -> tuple[Region, ...]:
 
 
 def hold_cycles(table: OpTable, rows: Int64, slots: npt.NDArray[np.int64]) -> Int64:
-    """w of each row: cycles one event holds its port. `slots` int64[R]: link slot of SEND and RECEIVE rows."""
+    """W of each row: cycles one event holds its port. `slots` int64[R]: link slot of SEND and RECEIVE rows."""
     w = np.ones(len(rows), dtype=np.int64)
     vectors = table.port_vectors[rows[:, col.C_UNIT]]
     memory = vectors > 0
@@ -107,13 +107,18 @@ def _sources(templates: Int64, trow: Int64, var: Int64, k: Int64) -> tuple[Int64
         target_var = var + (rel - _local(templates, trow))
         ok = (rel >= 0) & (target_var >= 0) & (target_var < len(first_of_var))
         target = np.where(ok, first_of_var[np.where(ok, target_var, 0)], -1)
-        peered = ok & (templates[np.where(ok, trow + (rel - _local(templates, trow)), 0), col.T_PEERS] > 0) & (k > 0)
+        peered = (
+            ok
+            & (templates[np.where(ok, trow + (rel - _local(templates, trow)), 0), col.T_PEERS] > 0)
+            & (k > 0)
+        )
         out.append(np.where(ok, target + np.where(peered, k - 1, 0), -1))
     return out[0], out[1]
 
 
 def _local(templates: Int64, trow: Int64) -> Int64:
-    return templates[trow, -1]
+    local: Int64 = templates[trow, -1]
+    return local
 
 
 def expand(image: Image, timetable: Timetable, system: System) -> Flat:
@@ -138,7 +143,9 @@ def expand(image: Image, timetable: Timetable, system: System) -> Flat:
                  (col.C_A3, col.V_A3)):  # fmt: skip
         rows[:, c] = v[:, s]
     op = rows[:, col.C_OP]
-    rows[:, col.C_UNIT] = np.where((op == Op.LOAD) & (t[:, col.T_WIDE] > 0), int(Unit.MEM_WIDE), _FIRST_UNIT[op])
+    rows[:, col.C_UNIT] = np.where(
+        (op == Op.LOAD) & (t[:, col.T_WIDE] > 0), int(Unit.MEM_WIDE), _FIRST_UNIT[op]
+    )
     stagger = np.where(k > 0, (k - 1) // table.ports[Unit.MEM_WRITE], 0)
     rows[:, col.C_ISSUE] = timetable.chains[chain, 1] + t[:, col.T_OFFSET] + stagger
     rows[:, col.C_S0], rows[:, col.C_S1] = _sources(templates, trow, var, k)
@@ -147,7 +154,9 @@ def expand(image: Image, timetable: Timetable, system: System) -> Flat:
     memory = _MEMORY[op]
     rows[:, col.C_ABS] = np.where(memory, bases[v[:, col.V_REGION]] + v[:, col.V_BASE], -1)
     rows[:, col.C_W] = hold_cycles(table, rows, _slots(rows, plan, system))
-    rows[:, col.C_SPAN] = (rows[:, col.C_N] - 1) * rows[:, col.C_P] + (rows[:, col.C_M] - 1) * rows[:, col.C_Q]
+    rows[:, col.C_SPAN] = (rows[:, col.C_N] - 1) * rows[:, col.C_P] + (rows[:, col.C_M] - 1) * rows[
+        :, col.C_Q
+    ]
     rows[:, col.C_SPAN] += rows[:, col.C_W]
     rows.flags.writeable = False
     counts = np.bincount(chain, minlength=len(timetable.chains))

@@ -36,7 +36,9 @@ def _records(row, address, base, stride, first, count, out):
 
 
 @nb.njit(cache=True)
-def edges(rows, of_chain, address, region_base, region_stride, region_first, region_count, records, write_latency):
+def edges(
+    rows, of_chain, address, region_base, region_stride, region_first, region_count, records, write_latency
+):
     """Edges (before, after, cycles) between chains in program order.
 
     `address` int64[chips, rows]; region_first < 0: nothing is ever written there. A read follows a write by the write's span
@@ -63,12 +65,26 @@ def edges(rows, of_chain, address, region_base, region_stride, region_first, reg
                 region = rows[r, C_REGION]
                 if region_first[region] < 0:
                     continue
-                k = _records(rows[r], address[chip, r], region_base[region], region_stride[region],
-                             region_first[region], region_count[region], buffer)
+                k = _records(
+                    rows[r],
+                    address[chip, r],
+                    region_base[region],
+                    region_stride[region],
+                    region_first[region],
+                    region_count[region],
+                    buffer,
+                )
                 while k < 0:
                     buffer = _grow(buffer)
-                    k = _records(rows[r], address[chip, r], region_base[region], region_stride[region],
-                                 region_first[region], region_count[region], buffer)
+                    k = _records(
+                        rows[r],
+                        address[chip, r],
+                        region_base[region],
+                        region_stride[region],
+                        region_first[region],
+                        region_count[region],
+                        buffer,
+                    )
                 write = op == STORE or op == SCATTER
                 for x in range(k):
                     rec = buffer[x]

@@ -74,8 +74,25 @@ def _try(u0, u1, start, use_a, use_b, use_first, use_count, use_p, use_w, busy_a
 
 
 @nb.njit(cache=True)
-def place(order, pred_of, pred_from, pred_cycles, use_of, use_a, use_b, use_first, use_count, use_p, use_w,
-          stream_of, stream_a, stream_b, stream_width, resources, streams):
+def place(
+    order,
+    pred_of,
+    pred_from,
+    pred_cycles,
+    use_of,
+    use_a,
+    use_b,
+    use_first,
+    use_count,
+    use_p,
+    use_w,
+    stream_of,
+    stream_a,
+    stream_b,
+    stream_width,
+    resources,
+    streams,
+):
     """Start of each chain, the resource picked for each use, and a late mark per chain (streams).
 
     Chains come in `order`; the predecessors of chain v are pred_of[v] .. pred_of[v+1]. Uses are reservations relative to the
@@ -101,7 +118,9 @@ def place(order, pred_of, pred_from, pred_cycles, use_of, use_a, use_b, use_firs
             for t in range(stream_a[s], stream_b[s]):
                 own[t] += stream_width[s]
         while True:
-            nxt = _try(u0, u1, at, use_a, use_b, use_first, use_count, use_p, use_w, busy_a, busy_b, count, pick)
+            nxt = _try(
+                u0, u1, at, use_a, use_b, use_first, use_count, use_p, use_w, busy_a, busy_b, count, pick
+            )
             if nxt == -2:
                 return start, pick, late, v
             if nxt >= 0:

@@ -46,11 +46,11 @@ def _plane_uses(flat: Flat, res: _Resources) -> _Uses:
     """A plane is held from its INSTALL's issue to the end of the last PASS that names it."""
     rows = flat.rows
     install = np.flatnonzero(rows[:, col.C_OP] == Op.INSTALL)
-    end = rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
+    end: Int64 = rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
     passes = np.flatnonzero(rows[:, col.C_OP] == Op.PASS)
     np.maximum.at(end, rows[passes, col.C_S1], rows[passes, col.C_ISSUE] + rows[passes, col.C_SPAN])
     size = np.where(rows[install, col.C_DTYPE] == Dtype.F32, 4, 2)
-    first = np.full(len(install), res.first[Unit.MXM_PLANE], dtype=np.int64)
+    first: Int64 = np.full(len(install), int(res.first[Unit.MXM_PLANE]), dtype=np.int64)
     return _Uses(rows[install, col.C_CHAIN], install, rows[install, col.C_ISSUE], end[install], first,
                  flat.table.byte_planes // size)  # fmt: skip
 
@@ -81,7 +81,7 @@ def _port_uses(flat: Flat, res: _Resources) -> _Uses:
     r = np.flatnonzero((unit != Unit.MXM_PLANE) & (unit != Unit.C2C_SEND) & (unit != Unit.C2C_RECV))
     unit = unit[r]
     group = np.where(unit <= Unit.MEM_WRITE, rows[r, col.C_GROUP], 0)
-    first = res.first[unit] + group * table.ports[unit]
+    first: Int64 = res.first[unit] + group * table.ports[unit]
     count = table.ports[unit].copy()
     peer = (unit == Unit.MEM_WRITE) & (rows[r, col.C_K] > 0)
     first[peer] += (rows[r[peer], col.C_K] - 1) % table.ports[Unit.MEM_WRITE]
@@ -120,7 +120,9 @@ def _edges(flat: Flat) -> tuple[Int64, Int64, Int64]:
     regions = flat.regions
     tracked = [r.cls in {RegionClass.SCRATCH, RegionClass.INBOX, RegionClass.STATE} for r in regions]
     whole = [r.cls == RegionClass.STATE for r in regions]
-    stride = np.array([r.vectors if w else r.stride for r, w in zip(regions, whole, strict=True)], dtype=np.int64)
+    stride = np.array(
+        [r.vectors if w else r.stride for r, w in zip(regions, whole, strict=True)], dtype=np.int64
+    )
     count = np.array([1 if w else r.count for r, w in zip(regions, whole, strict=True)], dtype=np.int64)
     base = np.array([r.group * flat.table.group_vectors + r.base for r in regions], dtype=np.int64)
     first = np.cumsum(np.concatenate([[0], count[:-1]]))
@@ -133,7 +135,9 @@ def _edges(flat: Flat) -> tuple[Int64, Int64, Int64]:
 
 
 def _sorted_uses(parts: list[_Uses], chains: int) -> tuple[_Uses, Int64]:
-    joined = [np.concatenate([getattr(p, f) for p in parts]) for f in ("chain", "row", "a", "b", "first", "count")]
+    joined = [
+        np.concatenate([getattr(p, f) for p in parts]) for f in ("chain", "row", "a", "b", "first", "count")
+    ]
     order = np.lexsort((joined[5], joined[1], joined[2], joined[0]))
     uses = _Uses(*(x[order] for x in joined))
     return uses, np.searchsorted(uses.chain, np.arange(chains + 1)).astype(np.int64)
@@ -159,7 +163,9 @@ def schedule(image: Image, timetable: Timetable, system: System) -> Timetable:
     _, key = earliest(chains, eu, ev, ew)
     order = np.lexsort((np.arange(chains), key)).astype(np.int64)
     res = _Resources(flat.table, flat.plan.chips)
-    uses, use_of = _sorted_uses([_port_uses(flat, res), _plane_uses(flat, res), *_link_uses(flat, res)], chains)
+    uses, use_of = _sorted_uses(
+        [_port_uses(flat, res), _plane_uses(flat, res), *_link_uses(flat, res)], chains
+    )
     stream_of, stream_a, stream_b, stream_width = _streams(flat)
     pred_of = np.searchsorted(ev, np.arange(chains + 1)).astype(np.int64)
     start, pick, late, failed = place(
@@ -185,7 +191,9 @@ def duration_of(flat: Flat) -> int:
     return int(end.max()) if len(end) else 0
 
 
-def _stated_ports(flat: Flat, timetable: Timetable, uses: _Uses, pick: Int64, res: _Resources) -> npt.NDArray[np.int32]:
+def _stated_ports(
+    flat: Flat, timetable: Timetable, uses: _Uses, pick: Int64, res: _Resources
+) -> npt.NDArray[np.int32]:
     """Class rows with their port columns: the port within its unit (and bank group), the plane for an INSTALL."""
     rows, table = flat.rows, flat.table
     port = np.zeros(len(rows), dtype=np.int64)
@@ -202,5 +210,3 @@ def _stated_ports(flat: Flat, timetable: Timetable, uses: _Uses, pick: Int64, re
     peered = rows[first, col.C_K] == 1
     stored[:, col.V_PORT] = np.where(peered, 0, port[first])
     return stored
-
-

@@ -14,6 +14,7 @@ PLANE = 3
 INTERLEAVE = 4
 
 ROUNDS = 64
+WEAVE = 1 << 14  # events of a row up to which an exact overlap test is made
 
 
 @nb.njit(cache=True)
@@ -40,7 +41,10 @@ def collide(s1, s2, a, b, n, p, m, q, w):
     """Whether row a issued at s1 and row b issued at s2 ever hold one port in the same cycle; exact, any progression.
 
     Overlap of (s1 + i p) for w cycles: a bound on the difference of the inner indices (31 section 8), per pair of outer ones.
+    Rows of more events than any program has are taken to hold the port throughout.
     """
+    if max(m[a], m[b]) > WEAVE or (p[a] != p[b] and n[a] > WEAVE):
+        return True
     for ja in range(m[a]):
         t = s1 + ja * q[a]
         # outer events of b that can reach this outer event of a

@@ -16,6 +16,7 @@ from ticktrue.sim.starts import RowTimes, duration_of, solve, stated_times
 from ticktrue.sim.tie import label_of, tie_mismatches
 from ticktrue.sim.use import unit_use
 from ticktrue.sim.verdict import CODE, Mismatch
+from ticktrue.sim.wellformed import check_rows
 from ticktrue.units import Cycles, ceil_div
 
 
@@ -47,6 +48,7 @@ def simulate(program: Program, system: System, kind: StepKind | Timetable | None
 
     Raises:
         UsageError: T130 the program has no such step kind.
+        InputError: T361 a row that is none; `verify` says all that is wrong with it.
     """
     timetable = pick(program, kind)
     flat = expand(program.image, timetable, system)
@@ -55,6 +57,7 @@ def simulate(program: Program, system: System, kind: StepKind | Timetable | None
 
 def replay(timetable: Timetable, system: System, flat: Flat) -> Timing:
     """As `simulate`, for rows already expanded."""
+    check_rows(flat)
     machine = Machine.of(system, flat.plan)
     order = order_of(flat)
     times = stated_times(flat, machine)

@@ -18,6 +18,7 @@ from ticktrue.program import columns as col
 from ticktrue.program.hashing import BAD, base, mix, tag
 from ticktrue.verify import dataflow_kernel, dataflow_memory_kernel, dataflow_plan_kernel
 from ticktrue.verify.dataflow_memory import BLOCK, HALVES, Hashes, Int64, Memory, memory_of
+from ticktrue.verify.verdict import Violation
 
 PLANE = 512  # at least the rows of a plane and its columns
 
@@ -47,9 +48,30 @@ class _Run(NamedTuple):
     regular: npt.NDArray[np.bool_]
 
 
+def check_dataflow(program: Program, system: System) -> tuple[Violation, ...]:
+    """V141 for every timetable whose rows compute another expression than the graph that it was compiled from.
+
+    Only for a program that `verify` finds legal: the rows are taken in the order of their stated issue.
+    """
+    out = []
+    for timetable in program.timetables:
+        found = rows_digest(program, timetable, system)
+        if found != timetable.dataflow:
+            message = (
+                f"expected dataflow digest {timetable.dataflow} (the graph's), found {found} (the rows')"
+            )
+            where = timetable.kind.label()
+            out.append(Violation("V141", message, -1, -1, where, "", where))
+    return tuple(out)
+
+
 def rows_digest(program: Program, timetable: Timetable, system: System) -> str:
     """The dataflow digest of one timetable, from its flat rows on every chip."""
-    parts = rows_parts(program, timetable, system)
+    return joined(rows_parts(program, timetable, system))
+
+
+def joined(parts: tuple[Part, ...]) -> str:
+    """The digest over the parts, in order."""
     return hashlib.sha256("\n".join(part.sha256 for part in parts).encode()).hexdigest()
 
 
@@ -105,7 +127,8 @@ def _whole_tiles(rows: Int64, memory: Memory) -> Int64:
     tile_key = tile_region << 40 | memory.tiles[:, k.W_VECTOR]
     at = np.clip(np.searchsorted(tile_key, key), 0, len(tile_key) - 1)
     whole = (tile_key[at] == key) & (rows[:, col.C_WIDTH] == 2 * memory.tiles[at, k.W_ROWS])
-    return (lazy & whole & (offset >= 0)).astype(np.int64)
+    out: Int64 = (lazy & whole & (offset >= 0)).astype(np.int64)
+    return out
 
 
 def _part(name: str, value: Hashes) -> Part:

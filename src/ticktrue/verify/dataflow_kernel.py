@@ -228,7 +228,7 @@ def _scaled(x, first, present, out):
 
 @inner
 def _activations(run, rows, stat, r, chip, count):
-    """x of every event of a PASS, as its plane can take it, scaled for rows 0 .. count - 1 of what the INSTALL brings."""
+    """Activations of every event of a PASS as its plane takes them, scaled for the first `count` rows of the INSTALL."""
     s, plane = rows[r, col.C_S0], rows[rows[r, col.C_S1]]
     view = _view(run, rows, stat, chip, s)
     fill(run.present, 0, count, True)
@@ -262,7 +262,7 @@ def _column(run, base, start, xs, out):
 @inner
 def _pass_weights(run, rows, stat, r, chip):
     """PASS through a whole weight tile whose leaves are made here, and only for the columns that are read."""
-    row, mem, s = rows[r], run.mem, rows[r, col.C_S1]
+    mem, s = run.mem, rows[r, col.C_S1]
     plane, at = rows[s], rows[s, col.C_S0]
     low, high = max(stat[r, S_LOW], plane[col.C_A1]), min(stat[r, S_LANES], plane[col.C_A2])
     pool, begin, lanes = _view(run, rows, stat, chip, r)

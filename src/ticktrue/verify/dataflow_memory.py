@@ -22,11 +22,14 @@ MAX_KV = 1 << 16
 
 
 class Memory(NamedTuple):
-    """All chips' memory. `cells` uint64[chips, kept vectors, 160] hold the first `count` elements of type `kind` (-1: nothing)."""
+    """All chips' memory: of each kept vector the type it holds (-1: nothing) and its first `filled` elements; the rest is tables.
+
+    `cells` is uint64[chips, kept vectors, 160].
+    """
 
     cells: Hashes
     kind: npt.NDArray[np.int8]
-    count: npt.NDArray[np.int16]
+    filled: npt.NDArray[np.int16]
     regions: Int64
     tiles: Int64
     pieces: Int64
@@ -44,15 +47,17 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
     rows = _region_rows(image, regions, table)
     kept = _place_cells(rows, regions, local_positions(kind.blocks, key.plan.cp))
     tiles, pieces = _tiles(image, rows)
-    tensors = np.array([[t.outputs, t.inputs, t.shard, i] for i, t in enumerate(image.tensors)] or [[0] * 4], np.int64)
+    tensors = np.array(
+        [[t.outputs, t.inputs, t.shard, i] for i, t in enumerate(image.tensors)] or [[0] * 4], np.int64
+    )
     bases = _bases(image, regions, rows)
     model = (
         key.plan.chips, key.plan.h, key.plan.cp, key.kv_heads, key.head_dim, key.vocab, int(key.fmt == "f32"),
         kind.tokens, kind.blocks,
     )  # fmt: skip
     return Memory(
-        cells=np.empty((key.plan.chips, kept, HALVES), np.uint64), 
-        kind=np.full((key.plan.chips, kept), -1, np.int8), count=np.zeros((key.plan.chips, kept), np.int16),
+        cells=np.empty((key.plan.chips, kept, HALVES), np.uint64),
+        kind=np.full((key.plan.chips, kept), -1, np.int8), filled=np.zeros((key.plan.chips, kept), np.int16),
         regions=rows, tiles=tiles, pieces=pieces, tensors=tensors,
         bases=bases,
         model=np.array(model, np.int64), tag_gather=tag("GATHER"), stray=np.zeros(1, np.int64),
@@ -134,7 +139,7 @@ def _tiles(image: Image, rows: Int64) -> tuple[Int64, Int64]:
     p = image.pieces.astype(np.int64)
     ok = (p[:, col.P_REGION] >= 0) & (p[:, col.P_REGION] < len(image.regions))
     ok &= (p[:, col.P_TENSOR] >= 0) & (p[:, col.P_TENSOR] < len(image.tensors))
-    ok &= (p[:, col.P_LANE] >= 0) & (p[:, col.P_LANE] + p[:, col.P_COLS] <= kernel.HALVES * 2)
+    ok &= (p[:, col.P_LANE] >= 0) & (p[:, col.P_LANE] + p[:, col.P_COLS] <= 2 * HALVES)
     p = p[ok & (p[:, col.P_K0] >= 0) & (p[:, col.P_COL0] >= 0)]
     p = p[np.lexsort((p[:, col.P_LANE], p[:, col.P_VECTOR], p[:, col.P_REGION]))]
     if len(p) == 0:

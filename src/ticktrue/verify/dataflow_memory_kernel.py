@@ -19,7 +19,21 @@ TILES, ROWS, LANES_F32, KV = int(Packing.TILES), int(Packing.ROWS), int(Packing.
 ROPE_A, ROPE_B = int(Packing.ROPE_A), int(Packing.ROPE_B)
 
 # columns of the region table; R_CELLS: first kept vector, R_KEPT: how many are kept, R_BASE: its base hash in `bases`
-R_CLASS, R_PACKING, R_START, R_VECTORS, R_STRIDE, R_TENSOR, R_P0, R_P1, R_CELLS, R_KEPT, R_TILE0, R_TILE1, R_BASE = range(13)
+(
+    R_CLASS,
+    R_PACKING,
+    R_START,
+    R_VECTORS,
+    R_STRIDE,
+    R_TENSOR,
+    R_P0,
+    R_P1,
+    R_CELLS,
+    R_KEPT,
+    R_TILE0,
+    R_TILE1,
+    R_BASE,
+) = range(13)
 R_COLUMNS = 13
 # columns of the tile table: vector in its region, rows, pieces [first, last)
 W_VECTOR, W_ROWS, W_PIECE0, W_PIECE1 = range(4)
@@ -110,7 +124,7 @@ def _natural(mem, chip, where, lanes, out):
     r = mem.regions[region]
     if 0 <= off < r[R_KEPT] and mem.kind[chip, r[R_CELLS] + off] >= 0:
         cell = r[R_CELLS] + off
-        end = min(lanes[1], mem.count[chip, cell])
+        end = min(lanes[1], mem.filled[chip, cell])
         for lane in range(lanes[0], end):
             out[lane] = mem.cells[chip, cell, lane]
         for lane in range(max(lanes[0], end), lanes[1]):
@@ -133,7 +147,7 @@ def _natural(mem, chip, where, lanes, out):
 
 
 @inner
-def _mistaken(mem, chip, where, dtype, lanes, out, spare):
+def _mistaken(mem, chip, where, lanes, out, spare):
     """Lanes of a vector read as a type it does not hold: hashes of the parts that fall together; zeros stay zero."""
     held = _natural(mem, chip, where, (0, HALVES), spare)
     for lane in range(lanes[0], lanes[1]):
@@ -153,7 +167,7 @@ def read(mem, chip, where, dtype, lanes, out, spare):
     """Lanes [first, last) of a vector, where = (region, vector), as `dtype` into the same lanes of out."""
     held = _natural(mem, chip, where, lanes, out)
     if held != dtype:
-        _mistaken(mem, chip, where, dtype, lanes, out, spare)
+        _mistaken(mem, chip, where, lanes, out, spare)
 
 
 @nb.njit(cache=True)
@@ -184,7 +198,7 @@ def load_row(mem, row, chip, address, low, view, spare):
     n, m, width, dtype = row[col.C_N], row[col.C_M], row[col.C_WIDTH], row[col.C_DTYPE]
     region, step, step2 = row[col.C_REGION], row[col.C_STEP], row[col.C_STEP2]
     ka = lanes_of(dtype)
-    cells, kinds, counts = mem.cells, mem.kind, mem.count
+    cells, kinds, counts = mem.cells, mem.kind, mem.filled
     first_cell, kept = mem.regions[region, R_CELLS], mem.regions[region, R_KEPT]
     for e in range(n * m):
         off, to = address + e % n * step + e // n * step2, begin + e * lanes
@@ -208,7 +222,7 @@ def store_row(mem, row, chip, address, view):
     r = mem.regions[row[col.C_REGION]]
     writable = r[R_CLASS] == SCRATCH or r[R_CLASS] == INBOX
     ka = lanes_of(dtype)
-    cells, kinds, counts = mem.cells, mem.kind, mem.count
+    cells, kinds, counts = mem.cells, mem.kind, mem.filled
     for e in range(n * m):
         off, at = address + e % n * row[col.C_STEP] + e // n * row[col.C_STEP2], begin + e * lanes
         for v in range(width):
@@ -248,7 +262,7 @@ def scatter(mem, where, row, view, keys, spare):
     pool, begin, lanes = view
     r, dtype = mem.regions[region], row[col.C_DTYPE]
     ka = lanes_of(dtype)
-    cells, kinds, counts = mem.cells, mem.kind, mem.count
+    cells, kinds, counts = mem.cells, mem.kind, mem.filled
     for v in range(row[col.C_WIDTH]):
         if r[R_CLASS] != STATE or off + v < 0 or off + v >= r[R_KEPT]:
             mem.stray[0] += 1
@@ -349,5 +363,5 @@ def state(mem, region, out, spare):
             if lanes > 0:
                 read(mem, chip, (region, off), dtype, (0, lanes), out[p, start : start + lanes], spare)
             if mem.kind[chip, cell] >= 0:
-                for lane in range(max(0, lanes), mem.count[chip, cell]):
+                for lane in range(max(0, lanes), mem.filled[chip, cell]):
                     mem.stray[0] += mem.cells[chip, cell, lane] != ZERO

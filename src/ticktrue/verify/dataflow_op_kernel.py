@@ -281,5 +281,3 @@ def narrow(out, tag_narrow):
     """What becomes of elements that bf16 cannot hold where bf16 is written: not the same elements."""
     for i in range(out.size):
         out[i] = mix(tag_narrow, out[i]) if out[i] != ZERO else ZERO
-
-

@@ -1,6 +1,6 @@
 """What is known of every row before any value: lanes, roundness, evaluation order of its buffers. Compiled and not typed.
 
-`rows` are the rows of `program.expand`; `order` lists them by issue cycle. S_* are columns of the static table, int64[R, S_COLUMNS].
+`rows` are the rows of `program.expand`; `order` lists them by issue cycle. S_* are columns of the static table, int64[R, *].
 """
 
 import numba as nb
@@ -149,7 +149,8 @@ def _broken(rows, stat, r):
             return True
         if op == PASS and i == 1:
             other = rows[s]
-            if other[col.C_OP] != INSTALL or stat[s, S_BROKEN] or (other[col.C_M] != 1 and other[col.C_M] != m):
+            fits = other[col.C_M] == 1 or other[col.C_M] == m
+            if other[col.C_OP] != INSTALL or stat[s, S_BROKEN] or not fits:
                 return True
         elif stat[s, S_EVENTS] != n * m:
             return True
@@ -212,8 +213,9 @@ def _rounded(rows, stat, r):
         return dtype == BF16
     if op == SEND and dtype == BF16:
         return True
-    moves = op == SEND or op == RECEIVE or op == MOVE or op == MERGE or op == TRANSPOSE or op == SPREAD or op == BROADCAST
-    if moves:
+    links = op == SEND or op == RECEIVE
+    turns = op == TRANSPOSE or op == SPREAD or op == BROADCAST
+    if links or turns or op == MOVE or op == MERGE:
         return stat[row[col.C_S0], S_ROUNDED] == 1
     if op == INSERT:
         return stat[row[col.C_S0], S_ROUNDED] == 1 and stat[row[col.C_S1], S_ROUNDED] == 1
@@ -291,7 +293,9 @@ def analyse(rows, order, lazy_load):
         stat[r, S_ROUNDED] = _rounded(rows, stat, r)
         if row[col.C_OP] == INSTALL:
             brought = row[col.C_WIDTH] // row[col.C_X0] if row[col.C_X0] > 0 else 1
-            stat[r, S_PLANE_ROWS] = min(row[col.C_N] * brought, max(lanes_of(row[col.C_DTYPE]) - row[col.C_A0], 0))
+            stat[r, S_PLANE_ROWS] = min(
+                row[col.C_N] * brought, max(lanes_of(row[col.C_DTYPE]) - row[col.C_A0], 0)
+            )
             whole = row[col.C_N] * row[col.C_M] == 1 and row[col.C_X0] == 2 and row[col.C_X1] == 0
             same = row[col.C_WIDTH] == rows[row[col.C_S0], col.C_WIDTH]
             stat[r, S_LAZY] = whole and same and lazy_load[row[col.C_S0]]

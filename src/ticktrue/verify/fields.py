@@ -16,6 +16,8 @@ _A = {Op.INSTALL: 3, Op.MASK: 1, Op.MOVE: 3, Op.MERGE: 4, Op.LANE_ARGMAX: 3}
 _WIDTH = {Op.LOAD, Op.GATHER, Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL}
 _DTYPE = _WIDTH | {Op.TRANSPOSE}
 
+PAIR = 2
+"""Lanes that RoPE turns together."""
 MAX_MOVED = 1 << 20
 """Greatest vectors that the events of a row move, and results that it has: they are buffered whole when it is executed."""
 
@@ -69,9 +71,12 @@ def _canonical(s: Stored, findings: Findings) -> None:
     for name, column, mask, expected in told:
         text = f"expected {name} = {int(expected)}, which follows from the op, found {{}}"
         s.each(findings, "V100", mask & (t[:, column] != expected), text, t[:, column])
-    moved = ("rank_stride", ranked & (t[:, col.T_RANKSTRIDE] == 0)), ("reg_stride", (t[:, col.T_REGFN] != 0) & (t[:, col.T_REGSTRIDE] == 0))
-    for name, mask in moved:
-        s.each(findings, "V100", memory & mask, f"expected {name} other than 0 beside its function, found a function that moves nothing")
+    idle = (
+        ("rank_stride", ranked & (t[:, col.T_RANKSTRIDE] == 0)),
+        ("reg_stride", (t[:, col.T_REGFN] != 0) & (t[:, col.T_REGSTRIDE] == 0)),
+    )
+    for name, mask in idle:
+        s.each(findings, "V100", memory & mask, f"has a function that moves nothing: {name} is 0")
     own = (t[:, col.T_RANKFN] == col.RANK_FROM) & (t[:, col.T_PEERS] == 0)
     s.each(findings, "V100", own, "names the rank of a peer, but stands for no peers")
     s.each(findings, "V112", (n > 1) & (p < 1), "expected p of 1 or more between its events, found {}", p)
@@ -159,7 +164,7 @@ def _attributes(s: Stored, findings: Findings) -> None:
     a0, a1, a2, a3 = (s.v[:, c] for c in (col.V_A0, col.V_A1, col.V_A2, col.V_A3))
     head = _is(s, {Op.CMUL, Op.ROPE})
     tests = (
-        (head, (x0 < 2) | (x0 > LANES) | (x0 % 2 != 0), "an even head size (x0)", x0),
+        (head, (x0 < PAIR) | (x0 > LANES) | (x0 % PAIR != 0), "an even head size (x0)", x0),
         (s.op == Op.ROPE, (x1 < 1) | (x1 > LANES) | (x0 * np.minimum(x1, LANES) > LANES), "heads that fit a beat (x1)", x1),
         (s.op == Op.COMBINE, (x0 < 1) | (x0 > LANES - 2), "a head size that leaves lanes for l and m (x0)", x0),
         (s.op == Op.DIVIDE, (x0 < 1) | (x0 > LANES - 1), "a head size that leaves a lane for l (x0)", x0),
@@ -167,7 +172,7 @@ def _attributes(s: Stored, findings: Findings) -> None:
         (s.op == Op.MASK, a0 < 0, "a first block (a0)", a0),
         (s.op == Op.MOVE, (a0 < 0) | (a1 < 1) | (a0 + a1 > LANES), "lanes to take (a0, a1)", a0),
         (s.op == Op.MOVE, (a2 < 0) | (a2 + a1 > LANES), "lanes to fill (a2)", a2),
-        (s.op == Op.MERGE, (x0 < 1) | (a0 < 1) | (a0 > LANES * np.maximum(x0, 1)), "beats that hold the columns of a source (x0)", x0),
+        (s.op == Op.MERGE, (x0 < 1) | (a0 < 1) | (a0 > LANES * np.maximum(x0, 1)), "beats for all columns of a source (x0)", x0),
         (s.op == Op.MERGE, (a1 < 0) | (a2 < 0), "a first source beat and a first column (a1, a2)", a1),
         (s.op == Op.MERGE, (a3 < 1) | (a3 > LANES), "columns that fit a beat (a3)", a3),
         (s.op == Op.LANE_ARGMAX, (a0 < 1) | (a1 < 1) | (a2 < 0), "columns per rank, of all, and before these (a0, a1, a2)", a0),

@@ -33,10 +33,8 @@ def check_image(image: Image, system: System, findings: Findings) -> bool:
     groups = system.chip.value("mem_groups")
     size = system.chip.value("sram_bytes") // system.chip.value("vector_bytes") // groups
     tensors = [t for t in image.tensors if _tensor(t, findings)]
-    fine = all(
-        [check_region(r, groups, size, findings) for r in image.regions]
-    )  # every one, not the first bad one
-    if not fine or findings.total > before or len(tensors) < len(image.tensors):
+    sound = [check_region(r, groups, size, findings) for r in image.regions]
+    if not all(sound) or findings.total > before or len(tensors) < len(image.tensors):
         return False
     _overlap(image.regions, findings)
     for r in image.regions:
@@ -197,12 +195,7 @@ def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int
 def pieces_form(image: Image, findings: Findings) -> bool:
     """Whether the packing table is a table of pieces of tiles that exist."""
     p = image.pieces
-    if (
-        not isinstance(p, np.ndarray)
-        or p.dtype.kind not in "iu"
-        or p.ndim != 2
-        or p.shape[1] != col.P_COLUMNS
-    ):  # noqa: PLR2004
+    if p.dtype.kind not in "iu" or p.shape != (len(p), col.P_COLUMNS):
         findings.field("V112", "pieces", f"expected int32[*, {col.P_COLUMNS}]")
         return False
     p = p.astype(np.int64)
@@ -268,7 +261,7 @@ def _shards(image: Image, cut: set[int], findings: Findings) -> None:
     for i, expected in rules:
         t = image.tensors[i]
         if t.shard != expected:
-            findings.field("V100", f"tensor {t.name}, shard", f"expected {expected} of [{t.outputs}, {t.inputs}], found {t.shard}")
+            findings.field("V100", f"tensor {t.name}, shard", f"expected {expected}, found {t.shard}")
 
 
 def _tiles(p: np.ndarray, findings: Findings) -> None:

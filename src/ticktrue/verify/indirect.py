@@ -121,7 +121,8 @@ def _leaves(s: Stored, findings: Findings, mask: Mask, span: tuple[Int64, Int64]
         stripe = r.base + int(low[row]) < 0 or r.base + int(high[row]) > s.table.group_vectors
         code, beyond = ("V121", f"bank group {r.group}") if stripe else ("V120", f"region {r.name}")
         name = s.name(row)
-        message = (f"{name} can reach vectors {int(low[row]):_} to {int(high[row]) - 1:_} of region {r.name} ({r.vectors:_} vectors), "
+        reach = f"vectors {int(low[row]):_} to {int(high[row]) - 1:_}"
+        message = (f"{name} can reach {reach} of region {r.name} ({r.vectors:_} vectors), "
                    f"beyond {beyond}")  # fmt: skip
         place = f"{s.where}, chain {int(s.chain[row])} row {int(s.local[row])}"
         cycle = int(s.timetable.chains[s.chain[row], 1] + s.t[row, col.T_OFFSET])

@@ -1,4 +1,6 @@
-"""All rules of the machine in order: tables, then fields, then rows in time. Each stage relies on what the one before has shown."""
+"""All rules of the machine in order: tables, fields, then rows in time. Each stage relies on what the one before has shown."""
+
+from itertools import pairwise
 
 from ticktrue.hw import System
 from ticktrue.program import Program, Timetable, expand
@@ -33,7 +35,7 @@ def verify(program: Program, system: System) -> Verdict:
 
 def _kinds(program: Program, findings: Findings) -> None:
     kinds = [t.kind for t in program.timetables]
-    for a, b in zip(kinds, kinds[1:], strict=False):
+    for a, b in pairwise(kinds):
         if not a < b:
             findings.field(
                 "V100",

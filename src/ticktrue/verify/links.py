@@ -1,4 +1,4 @@
-"""Whether links exist (V108), carry one vector a slot (V107), and receive queues are deep enough (V115), on flat (source, target) pairs."""
+"""Whether links exist (V108), carry a vector a slot (V107) and receive queues hold (V115), on (source, target) pairs."""
 
 import numpy as np
 

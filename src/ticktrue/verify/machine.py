@@ -26,7 +26,8 @@ def _duration(scope: Scope) -> None:
     end = end + np.where(rows[:, col.C_UNIT] == Unit.MEM_WRITE, scope.flat.table.latency[Op.STORE], 0)
     last = int(np.argmax(end))
     if scope.timetable.duration != end[last]:
-        message = f"expected a duration of {int(end[last]):_} cycles, the end of {scope.name(last)}, found {scope.timetable.duration:_}"
+        found = scope.timetable.duration
+        message = f"expected a duration of {int(end[last]):_} cycles, the end of {scope.name(last)}, found {found:_}"
         scope.add("V100", last, message)
 
 
@@ -55,5 +56,6 @@ def _clocks(scope: Scope) -> None:
     spare = (guard - chip.value("skew0_cycles")) * MILLION
     if drift > spare:
         bound = chip.value("skew0_cycles") + ceil_div(drift, MILLION)
-        message = f"clocks may differ by {bound} cycles, {min(duration, epoch):_} cycles after an alignment; the guard of links is {guard}"
+        after = f"{min(duration, epoch):_} cycles after an alignment"
+        message = f"clocks may differ by {bound} cycles, {after}; the guard of links is {guard}"
         scope.add("V113", first, message)

@@ -1,4 +1,4 @@
-"""Whether memory holds what is read (V103), and no vector is written while another row uses it (V104): every vector, every chip."""
+"""Whether memory holds what is read (V103), and nothing is written while another row uses it (V104): every vector and chip."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from ticktrue.isa.ops import LANES, VECTOR_BYTES
 from ticktrue.program import Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
+from ticktrue.units import ceil_div
 from ticktrue.verify import memory_kernel as k
 from ticktrue.verify.indirect import greatest
 from ticktrue.verify.memory_kernel import walk
 from ticktrue.verify.scope import Scope
 from ticktrue.verify.shape import OUTPUT_VECTORS
-from ticktrue.units import ceil_div
 from ticktrue.verify.verdict import LIMIT
 
 F32_BYTES = 4
@@ -69,10 +69,10 @@ def check_memory(scope: Scope) -> None:
         real = of < len(scope.rows)
         access[real, k.A_FIRST] = address[of[real]] + space.shift[access[real, k.A_REGION]]
         count = int(walk(access, space.vectors, space.marks, found))
-        for kind, a, b, vector in found[: min(count, len(found))].tolist():
+        for kind, a, b, _ in found[: min(count, len(found))].tolist():
             if (kind, a, b) not in seen:
                 seen.add((kind, a, b))
-                _report(scope, chip, (kind, a, b), vector)
+                _report(scope, chip, (kind, a, b))
 
 
 def _accesses(scope: Scope, space: _Space) -> tuple[Int64, Int64]:
@@ -86,7 +86,8 @@ def _accesses(scope: Scope, space: _Space) -> tuple[Int64, Int64]:
     write = (op == Op.STORE) | (op == Op.SCATTER)
     a[:, k.A_ROW], a[:, k.A_WRITE], a[:, k.A_REGION], a[:, k.A_OFFSET] = of, write, region, space.mark[region]
     for to, source in ((k.A_N, col.C_N), (k.A_STEP, col.C_STEP), (k.A_M, col.C_M), (k.A_STEP2, col.C_STEP2),
-                       (k.A_WIDTH, col.C_WIDTH), (k.A_STRIDE, col.C_REGSTRIDE), (k.A_START, col.C_ISSUE), (k.A_W, col.C_W)):  # fmt: skip
+                       (k.A_WIDTH, col.C_WIDTH), (k.A_STRIDE, col.C_REGSTRIDE), (k.A_START, col.C_ISSUE),
+                       (k.A_W, col.C_W)):  # fmt: skip
         a[:, to] = r[:, source]
     a[:, k.A_VALUES] = greatest(scope.image, scope.timetable.kind)[r[:, col.C_REGFN]] + 1
     a[:, k.A_END] = r[:, col.C_ISSUE] + r[:, col.C_SPAN]
@@ -112,41 +113,52 @@ def _signatures(r: Int64) -> Int64:
 
 
 def _host_reads(scope: Scope, space: _Space) -> Int64:
-    """What the host reads after the step: every record of a row but the last whole, of the last the vectors that hold its lanes."""
+    """What the host reads after the step: whole records, of a row's last one the vectors that hold its lanes."""
     t, key = scope.timetable, scope.image.key
     shard = ceil_div(key.vocab, key.plan.chips)
     a = np.zeros((2 * len(t.outputs), k.A_COLUMNS), dtype=np.int64)
     for at, o in enumerate(t.outputs):
         r, whole = scope.flat.regions[o.region], OUTPUT_VECTORS[o.name]
-        rest = ceil_div((shard - (o.vectors - 1) * LANES) * F32_BYTES, VECTOR_BYTES) if o.name == "logits" else whole
+        rest = (
+            ceil_div((shard - (o.vectors - 1) * LANES) * F32_BYTES, VECTOR_BYTES)
+            if o.name == "logits"
+            else whole
+        )
         first = r.group * scope.flat.table.group_vectors + r.base + o.base + space.shift[o.region]
         before = o.rows * (o.vectors - 1)
         for part, (start, events, width) in enumerate(((0, before, whole), (before * whole, o.rows, rest))):
             row = a[2 * at + part]
-            row[k.A_ROW], row[k.A_REGION], row[k.A_OFFSET] = len(scope.rows) + at, o.region, space.mark[o.region]
+            row[k.A_ROW], row[k.A_REGION], row[k.A_OFFSET] = (
+                len(scope.rows) + at,
+                o.region,
+                space.mark[o.region],
+            )
             row[k.A_FIRST], row[k.A_N], row[k.A_STEP], row[k.A_WIDTH] = first + start, events, whole, width
             row[k.A_M], row[k.A_VALUES], row[k.A_SIGNATURE] = 1, 1, -2
             row[k.A_START], row[k.A_END] = t.duration, t.duration + 1
     return a
 
 
-def _report(scope: Scope, chip: int, pair: tuple[int, int, int], vector: int) -> None:
+def _report(scope: Scope, chip: int, pair: tuple[int, int, int]) -> None:
     kind, a, b = pair
     rows = scope.rows
     issue = [int(rows[x, col.C_ISSUE]) if 0 <= x < len(rows) else scope.timetable.duration for x in (a, b)]
+    at = f"chip {chip}, cycle {issue[0]:_}"
     if kind == k.NEVER_WRITTEN:
-        message = f"chip {chip}, cycle {issue[0]:_}: {scope.name(a)} reads a vector of {_region(scope, a)} that nothing wrote in this step"
+        message = (
+            f"{at}: {scope.name(a)} reads a vector of {_region(scope, a)} that nothing wrote in this step"
+        )
         scope.add("V103", a, message, chip=chip, cycle=issue[0])
     elif kind == k.OVERWRITTEN:
-        message = (f"chip {chip}, cycle {issue[0]:_}: {scope.name(a)} reads a vector of {_region(scope, a)} that "
+        message = (f"{at}: {scope.name(a)} reads a vector of {_region(scope, a)} that "
                    f"{scope.name(b)} has overwritten through {_region(scope, b)}")  # fmt: skip
         scope.add("V104", a, message, second=b, chip=chip, cycle=issue[0])
     else:
         end = int(rows[a, col.C_ISSUE] + rows[a, col.C_SPAN]) if a < len(rows) else issue[0]
-        message = (f"chip {chip}: {scope.name(a)} still holds a vector of {_region(scope, a)} (until cycle {end:_}) when {scope.name(b)} "
+        held = f"a vector of {_region(scope, a)} (until cycle {end:_})"
+        message = (f"chip {chip}: {scope.name(a)} still holds {held} when {scope.name(b)} "
                    f"takes it at cycle {issue[1]:_}")  # fmt: skip
         scope.add("V104", a, message, second=b, chip=chip, cycle=issue[1])
-    del vector
 
 
 def _region(scope: Scope, row: int) -> str:

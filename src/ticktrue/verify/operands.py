@@ -95,7 +95,11 @@ def _packets(s: Stored, findings: Findings) -> None:
             lanes[at],
         )
         # the row at the peer is the packet that was sent; a raw packet has no lanes to cut
-        same = (packet & (op == Op.RECEIVE)) | (raw & _is(op, _CUTS)) | (heard & (op[at] == Op.RECEIVE) & _is(op, _CUTS))
+        same = (
+            (packet & (op == Op.RECEIVE))
+            | (raw & _is(op, _CUTS))
+            | (heard & (op[at] == Op.RECEIVE) & _is(op, _CUTS))
+        )
         differ = (width != width[at]) | (dtype != dtype[at])
         s.each(
             findings,
@@ -136,14 +140,33 @@ def _version(s: Stored, findings: Findings) -> None:
     for column in (col.T_S0, col.T_S1):
         heard = source_of(s, column)
         relay = (heard >= 0) & (op[np.maximum(heard, 0)] == Op.RECEIVE) & ~_is(op, (Op.STORE, Op.SCATTER))
-        s.each(findings, "V112", relay, "hears a RECEIVE, whose vectors only STORE and SCATTER take in this version")
+        s.each(
+            findings,
+            "V112",
+            relay,
+            "hears a RECEIVE, whose vectors only STORE and SCATTER take in this version",
+        )
         taken = np.zeros(len(op), dtype=bool)
         taken[source[op == Op.INSTALL]] = True
-        also = (heard >= 0) & taken[np.maximum(heard, 0)] & ~((op == Op.INSTALL) | ((op == Op.PASS) & (column == col.T_S1)))
-        s.each(findings, "V112", also, "hears a row that an INSTALL hears too, which takes it alone in this version")
+        also = (
+            (heard >= 0)
+            & taken[np.maximum(heard, 0)]
+            & ~((op == Op.INSTALL) | ((op == Op.PASS) & (column == col.T_S1)))
+        )
+        s.each(
+            findings,
+            "V112",
+            also,
+            "hears a row that an INSTALL hears too, which takes it alone in this version",
+        )
     packet = (op == Op.INSTALL) & _is(op[source], _PACKET)
     whole = (op[source] == Op.LOAD) & (s.t[:, col.T_X0] > 0) & (s.t[:, col.T_N] == 1)
-    s.each(findings, "V112", packet & ~whole, "expected to hear one LOAD of whole tile rows (n = 1, x0 > 0) in this version")
+    s.each(
+        findings,
+        "V112",
+        packet & ~whole,
+        "expected to hear one LOAD of whole tile rows (n = 1, x0 > 0) in this version",
+    )
 
 
 def _precision(s: Stored, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""Whether ports of compute units (V101) and memory (V102) serve one event a cycle, planes keep their tiles (V110), streams last (V111)."""
+"""Whether units (V101) and memory ports (V102) serve one event a cycle, planes keep tiles (V110), streams suffice (V111)."""
 
 from dataclasses import dataclass
 
@@ -126,7 +126,7 @@ def _planes(scope: Scope, installs: Int64) -> None:
     uses = Uses(*(np.concatenate([p[i] for p in parts]) for i in range(3)))
     pairs, count = uses.conflicts()
     for a, b, cycle in _once(pairs):
-        message = (f"chip 0 MXM plane {int(rows[b, col.C_PORT])} is overwritten at cycle {cycle:_} by {scope.name(b)}, before the "
+        message = (f"chip 0 MXM plane {int(rows[b, col.C_PORT])} is overwritten at cycle {cycle:_} by {scope.name(b)} before the "
                    f"last pass of the tile of {scope.name(a)}")  # fmt: skip
         scope.add("V110", b, message, second=a, cycle=cycle)
     scope.findings.count(count - len(pairs))

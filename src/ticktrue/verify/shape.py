@@ -82,7 +82,7 @@ def _arrays(t: Timetable, where: str, findings: Findings) -> bool:
               ("chains", t.chains, 2, 3), ("rows", t.rows, 2, col.V_COLUMNS))  # fmt: skip
     fine = True
     for name, a, dims, width in shapes:
-        ok = isinstance(a, np.ndarray) and a.dtype.kind == "i" and a.ndim == dims
+        ok = a.dtype.kind == "i" and a.ndim == dims
         if not ok or (width and a.shape[1] != width):
             findings.field(
                 "V112",
@@ -146,7 +146,9 @@ def _outputs(image: Image, timetable: Timetable, findings: Findings) -> None:
         elif o.rows != rows:
             findings.field("V100", place, f"expected {rows} rows for logits {kind.logits}, found {o.rows}")
         elif o.vectors != output_records(image).get(o.name, o.vectors):
-            findings.field("V100", place, f"expected {output_records(image)[o.name]} records a row, found {o.vectors}")
+            findings.field(
+                "V100", place, f"expected {output_records(image)[o.name]} records a row, found {o.vectors}"
+            )
         elif o.base + o.rows * o.vectors * OUTPUT_VECTORS.get(o.name, 1) > r.vectors:
             findings.field(
                 "V120",
@@ -155,7 +157,9 @@ def _outputs(image: Image, timetable: Timetable, findings: Findings) -> None:
             )
     names = sorted(o.name for o in timetable.outputs)
     if names != sorted(OUTPUT_VECTORS):
-        findings.field("V100", f"{where}, outputs", f"expected {', '.join(OUTPUT_VECTORS)}, found {', '.join(names)}")
+        findings.field(
+            "V100", f"{where}, outputs", f"expected {', '.join(OUTPUT_VECTORS)}, found {', '.join(names)}"
+        )
 
 
 def _indices(t: Timetable, where: str, findings: Findings) -> bool:

@@ -10,8 +10,8 @@ LIMIT = 100
 class Violation:
     """One broken rule.
 
-    `chip` and `cycle` are -1 where the rule is not about one; what does not depend on a chip's rank holds on all chips, and chip 0
-    is named. `first` and `second` name the culprits (label of the chain,
+    `chip` and `cycle` are -1 where the rule is not about one; what does not depend on a chip's rank holds on all
+    chips, and chip 0 is named. `first` and `second` name the culprits (label of the chain,
     op, row); `second` is empty where there is only one. `where` names the timetable and the field or row.
     """
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from tests.models import TINY_D128, TINY_KV3, write_llama
 from tests.stepping import Stepper
+
 from ticktrue.execute import Machine
 from ticktrue.execute.literal import Literal
 from ticktrue.model import load_model

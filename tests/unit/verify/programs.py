@@ -166,7 +166,11 @@ def image_of(system: System, plan: Plan) -> Image:
         plan=plan, max_context=64 * BLOCKS - TOKENS, slots=1, t_max=TOKENS, vocab=VOCAB, kv_heads=1, heads=1, head_dim=64,
     )  # fmt: skip
     rank = -(-320 // plan.chips)
-    tensors = (Tensor("embed", VOCAB, 320, rank), Tensor("w", 160 * plan.chips, 320, 160), Tensor("norm", 1, 320, 320))
+    tensors = (
+        Tensor("embed", VOCAB, 320, rank),
+        Tensor("w", 160 * plan.chips, 320, 160),
+        Tensor("norm", 1, 320, 320),
+    )
     # two tiles of 160 rows: K tile 0 and 1 of a tensor [*, 320] of 160 columns per rank
     pieces = np.array([[1, 0, 160, 0, 160, 1, 0, 0], [2, 0, 160, 0, 160, 1, 160, 0]], dtype=np.int32)
     return Image(key, tensors, regions_of(plan, table.group_vectors), pieces)
@@ -179,7 +183,9 @@ def good(system: System | None = None, plan: Plan | None = None) -> tuple[Progra
     image = image_of(system, plan)
     d = Draft(system, plan, image.regions, SCRATCH)
     _chains(d)
-    timetable = d.timetable((Output("logits", d.index["logits"], 0, 1, 1), Output("next_token", d.index["next"], 0, 1, 1)))
+    timetable = d.timetable(
+        (Output("logits", d.index["logits"], 0, 1, 1), Output("next_token", d.index["next"], 0, 1, 1))
+    )
     return with_duration(Program(image, (timetable,)), system), system
 
 
@@ -229,7 +235,8 @@ def _chains(d: Draft) -> None:
         {"op": Op.STORE, "region": "in.a", "s0": 0, "width": 2, "step": 2, "rank_fn": col.RANK_OWN, "rank_stride": 4},
     ])  # fmt: skip
     d.chain("merge", [
-        {"op": Op.LOAD, "region": "in.a", "width": 2, "n": d.plan.chips, "p": 1, "m": 2, "q": d.plan.chips, "step": 4, "step2": 2},
+        {"op": Op.LOAD, "region": "in.a", "width": 2, "n": d.plan.chips, "p": 1, "m": 2, "q": d.plan.chips,
+         "step": 4, "step2": 2},
         {"op": Op.MERGE, "s0": 0, "x0": 1, "a0": 80, "a3": 320},
         {"op": Op.STORE, "region": "x", "s0": 1, "dtype": F32, "width": 4, "step": 4, "base": 8 * t},
     ])  # fmt: skip
@@ -289,10 +296,12 @@ def _tile(name: str, plane: int) -> list[dict]:
     return [
         {"op": Op.LOAD, "region": f"w.{name}", "width": 320, "wide": 1},
         {"op": Op.INSTALL, "s0": 0, "width": 320, "x0": 2, "a1": 0, "a2": 320, "port": plane},
-        {"op": Op.LOAD, "region": "y", "base": int(second), "width": 1, "n": TOKENS, "p": 1, "step": 2, "offset": 60, "port": plane},
+        {"op": Op.LOAD, "region": "y", "base": int(second), "width": 1, "n": TOKENS, "p": 1, "step": 2, "offset": 60,
+         "port": plane},
         {"op": Op.PASS, "s0": 2, "s1": 1},
         {"op": Op.MOVE, "s0": 3, "a1": 160, "port": plane},
-        {"op": Op.STORE, "region": "part", "base": 4 * TOKENS * second, "s0": 4, "dtype": F32, "width": 4, "step": 4, "port": plane},
+        {"op": Op.STORE, "region": "part", "base": 4 * TOKENS * second, "s0": 4, "dtype": F32, "width": 4, "step": 4,
+         "port": plane},
     ]  # fmt: skip
 
 
@@ -302,7 +311,15 @@ def _gather(inbox: str, period: int, port: int) -> list[dict]:
         {"op": Op.LOAD, "region": "shard", "width": 2, "n": 2, "p": period, "step": 2, "port": port},
         {"op": Op.SEND, "s0": 0, **peers},
         {"op": Op.RECEIVE, "s0": 1, **peers},
-        {"op": Op.STORE, "region": inbox, "s0": 2, **peers, "step": 2, "rank_fn": col.RANK_FROM, "rank_stride": 4},
+        {
+            "op": Op.STORE,
+            "region": inbox,
+            "s0": 2,
+            **peers,
+            "step": 2,
+            "rank_fn": col.RANK_FROM,
+            "rank_stride": 4,
+        },
     ]
 
 
@@ -314,7 +331,11 @@ def with_duration(program: Program, system: System) -> Program:
     (t,) = program.timetables
     rows = expand(program.image, t, system).rows
     write = rows[:, col.C_UNIT] == Unit.MEM_WRITE
-    end = rows[:, col.C_ISSUE] + rows[:, col.C_SPAN] + np.where(write, OpTable.of(system.chip).latency[Op.STORE], 0)
+    end = (
+        rows[:, col.C_ISSUE]
+        + rows[:, col.C_SPAN]
+        + np.where(write, OpTable.of(system.chip).latency[Op.STORE], 0)
+    )
     return with_timetable(program, duration=int(end.max()))
 
 
@@ -334,7 +355,8 @@ def with_key(program: Program, **changes: object) -> Program:
 def with_region(program: Program, name: str, **changes: object) -> Program:
     """One image or scratch region changed."""
     change = lambda rs: tuple(replace(r, **changes) if r.name == name else r for r in rs)  # noqa: E731
-    return with_timetable(with_image(program, regions=change(program.image.regions)), scratch=change(program.timetables[0].scratch))
+    changed = with_image(program, regions=change(program.image.regions))
+    return with_timetable(changed, scratch=change(program.timetables[0].scratch))
 
 
 def on(program: Program, system: System) -> Program:
@@ -382,3 +404,17 @@ def region_id(program: Program, name: str) -> int:
 
 def template_field(program: Program, label: str, row: int, name: str) -> int:
     return int(program.timetables[0].templates[row_of(program, label, row), col.T_NAMES.index(name)])
+
+
+def only(program: Program, label: str, rows: tuple[int, ...]) -> Program:
+    """A program of some rows of one chain."""
+    (t,) = program.timetables
+    chain = t.labels.index(label)
+    kept = [row_of(program, label, row) for row in rows]
+    templates = t.templates[kept].copy()
+    for column in (col.T_S0, col.T_S1):
+        templates[:, column] = [rows.index(s) if s in rows else -1 for s in templates[:, column].tolist()]
+    return with_timetable(
+        program, templates=templates, template_start=np.array([0, len(kept)], dtype=np.int32),
+        chains=np.array([[0, t.chains[chain, 1], 0]]), rows=t.rows[kept], labels=(label,),
+    )  # fmt: skip

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.unit.verify import programs as p
+
 from ticktrue.verify import CODES, LIMIT, Verdict, Violation, explain, reference_page, verify
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "violations.md"
@@ -26,8 +27,9 @@ def test_a_code_that_does_not_exist_has_no_explanation() -> None:
 
 
 def test_a_violation_is_one_line() -> None:
-    v = Violation("V101", "chip 3 VXM2 is driven twice at cycle 10_412: by a ADD row 1 and by b FOLD row 2", 3, 10_412, "a", "b", "T1")
-    assert str(v) == "V101: chip 3 VXM2 is driven twice at cycle 10_412: by a ADD row 1 and by b FOLD row 2 [T1]"
+    message = "chip 3 VXM2 is driven twice at cycle 10_412: by a ADD row 1 and by b FOLD row 2"
+    v = Violation("V101", message, 3, 10_412, "a", "b", "T1")
+    assert str(v) == f"V101: {message} [T1]"
 
 
 def test_a_verdict_lists_its_codes_once() -> None:
@@ -40,12 +42,11 @@ def test_a_verdict_lists_its_codes_once() -> None:
 
 def test_culprits_chip_and_cycle_are_named() -> None:
     program, system = p.good()
-    (violation,) = verify(p.stored(program, "pair", 3, port=0), system).violations
-    cycle = violation.cycle
-    assert violation.chip == 0
-    assert violation.first == "pair ADD row 2"
-    assert violation.second == "pair MUL row 3"
-    expected = f"V101: chip 0 VXM0 is driven twice at cycle {cycle:_}: by pair ADD row 2 and by pair MUL row 3 [T4.S1.B8.last.chip, chain 1 row 2]"
-    assert str(violation) == expected
-    (violation,) = verify(p.stored(program, "pair", 1, port=0), system).violations
-    assert str(violation).startswith(f"V102: chip 0 read port 0 of bank group 0 serves two events at cycle {violation.cycle:_}: by pair")
+    (v,) = verify(p.stored(program, "pair", 3, port=0), system).violations
+    assert (v.chip, v.first, v.second) == (0, "pair ADD row 2", "pair MUL row 3")
+    told = f"V101: chip 0 VXM0 is driven twice at cycle {v.cycle:_}: by pair ADD row 2 and by pair MUL row 3"
+    assert str(v) == f"{told} [T4.S1.B8.last.chip, chain 1 row 2]"
+    (v,) = verify(p.stored(program, "pair", 1, port=0), system).violations
+    assert str(v).startswith(
+        f"V102: chip 0 read port 0 of bank group 0 serves two events at cycle {v.cycle:_}: by pair LOAD"
+    )

@@ -21,7 +21,7 @@ def cycles(use: tuple[int, ...]) -> set[int]:
     return {start + i * p + j * q + k for j in range(m) for i in range(n) for k in range(w)}
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(uses(), uses())
 def test_conflict_is_exact(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     both = cycles(a) & cycles(b)
@@ -31,7 +31,7 @@ def test_conflict_is_exact(a: tuple[int, ...], b: tuple[int, ...]) -> None:
         assert found in both
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(uses(), uses())
 def test_inner_conflict_gives_the_first_cycle(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     (s1, n1, p1, _, _, w1), (s2, n2, p2, _, _, w2) = a, b

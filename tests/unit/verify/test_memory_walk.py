@@ -24,9 +24,19 @@ def accesses(draw: st.DrawFn) -> np.ndarray:
         step = draw(st.integers(0, 2)) if n > 1 else 0
         start, first = draw(st.integers(0, 30)), draw(st.integers(0, 3))
         a[[k.A_ROW, k.A_WRITE, k.A_FIRST, k.A_N, k.A_STEP]] = row, draw(st.booleans()), first, n, step
-        a[[k.A_M, k.A_VALUES, k.A_STRIDE, k.A_WIDTH, k.A_W]] = 1, draw(st.integers(1, 2)), draw(st.integers(0, 1)), 1, w
+        a[[k.A_M, k.A_VALUES, k.A_STRIDE, k.A_WIDTH, k.A_W]] = (
+            1,
+            draw(st.integers(1, 2)),
+            draw(st.integers(0, 1)),
+            1,
+            w,
+        )
         a[[k.A_START, k.A_END]] = start, start + (n - 1) * p + w
-        a[[k.A_VISIBLE, k.A_REGION, k.A_OFFSET]] = a[k.A_END] + LATENCY, 0, MARK if draw(st.booleans()) else -1
+        a[[k.A_VISIBLE, k.A_REGION, k.A_OFFSET]] = (
+            a[k.A_END] + LATENCY,
+            0,
+            MARK if draw(st.booleans()) else -1,
+        )
         alone = (n == 1 or step >= 1) and a[k.A_STRIDE] == 0
         # the number says chain, addresses and progression: equal here means the same for both rows
         chain = draw(st.integers(0, 1))
@@ -38,7 +48,9 @@ def accesses(draw: st.DrawFn) -> np.ndarray:
 
 def vectors(a: np.ndarray) -> set[int]:
     return {
-        int(a[k.A_FIRST] + i * a[k.A_STEP] + f * a[k.A_STRIDE]) for i in range(a[k.A_N]) for f in range(a[k.A_VALUES])
+        int(a[k.A_FIRST] + i * a[k.A_STEP] + f * a[k.A_STRIDE])
+        for i in range(a[k.A_N])
+        for f in range(a[k.A_VALUES])
     }
 
 
@@ -52,7 +64,7 @@ def clash(a: np.ndarray, b: np.ndarray) -> bool:
     return not (follows and b[k.A_START] >= a[k.A_START] + a[k.A_W])
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(accesses())
 def test_walk_finds_a_fault_where_there_is_one(table: np.ndarray) -> None:
     found = np.zeros((100, 4), dtype=np.int64)
