@@ -36,7 +36,7 @@ def name_of(path):
 def is_kernel(path):
     """Compiled by numba, by name: flat arrays as parameters, no annotations."""
     kernel = path.stem.endswith("_kernel") or path.parent.name == "kernels"
-    return kernel or name_of(path) in {"program/hashing.py", "graph/oracle_fast.py"}
+    return kernel or name_of(path) == "program/hashing.py"
 
 
 def functions(path):

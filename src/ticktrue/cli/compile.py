@@ -30,7 +30,7 @@ def compile(  # noqa: A001 - the verb
     model_ref: str = "",
     /,
     *,
-    output_file: Annotated[str, Parameter(name=("--output", "-o"))],
+    output_file: Annotated[str, Parameter(name=("--output", "-o"), allow_leading_hyphen=True)],
     target: Target = TARGET,
     steps: Steps = STEPS,
     output: Output = PLAIN,

@@ -182,7 +182,10 @@ class StepTimes(Part, frozen=True, kw_only=True):
 
 
 class RunDocument(Document, frozen=True, kw_only=True):
-    """The answer to a prompt, the program that gave it, and its times. `decode` is the last decode step's timetable."""
+    """The answer to a prompt, the program that gave it, and its times. `decode` is the last decode step's timetable.
+
+    Simulated times count only where `replay_clean` is true.
+    """
 
     schema: Literal["ticktrue/run/v1"] = "ticktrue/run/v1"
     model: ModelInput
@@ -196,6 +199,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     finish_reason: Literal["stop", "length", "context"]
     program_sha256: str
     proofs: tuple[ProofPart, ...]
+    replay_clean: bool
     final_context: int
     prefill_steps: int
     sim_prefill_cycles: int
@@ -394,6 +398,27 @@ class FetchedDocument(Document, frozen=True, kw_only=True):
     sha256: str
 
 
+class SpecPart(Part, frozen=True, kw_only=True):
+    """Shape and constants; `rope_scaling` is written as one text, empty for none."""
+
+    family: str
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    rope_theta: float
+    rms_eps: float
+    max_positions: int
+    rope_scaling: str
+    tied_embeddings: bool
+    bos: tuple[int, ...]
+    eos: tuple[int, ...]
+
+
 class ModelDocument(Document, frozen=True, kw_only=True):
     """Shape and constants of a model."""
 
@@ -402,7 +427,7 @@ class ModelDocument(Document, frozen=True, kw_only=True):
     path: str
     spec_sha256: str
     chat_template: bool
-    spec: dict[str, object]
+    spec: SpecPart
 
 
 def header(argv: Sequence[str]) -> Header:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ticktrue.cli.documents import InspectDocument, RegionClassPart, TimetablePart, encode, header
 from ticktrue.cli.output import Terminal
-from ticktrue.cli.program_file import ProgramFile, machine_of, pick_timetable, read_file
+from ticktrue.cli.program_file import ProgramFile, degrees, machine_of, pick_timetable, read_file
 from ticktrue.errors import UsageError
 from ticktrue.isa.ops import VECTOR_BYTES
 from ticktrue.program import Timetable, timetable_digest
@@ -94,9 +94,7 @@ def _summary(source: ProgramFile, terminal: Terminal) -> None:
     terminal.line(
         f"           weights {d.weights_sha256 or 'none: it can be verified and timed, not executed'}"
     )
-    terminal.line(
-        f"system     {d.system}, {d.chips} chips ({d.heads_degree} head groups x {d.context_degree} context lanes)"
-    )
+    terminal.line(f"system     {d.system}, {d.chips} chips ({degrees(source.program.image.key.plan)})")
     terminal.line(f"           facts {d.facts_sha256}")
     terminal.line()
     total = sum(r.bytes_per_chip for r in d.regions)

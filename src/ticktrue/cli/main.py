@@ -13,6 +13,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError
 
 from ticktrue.cli import failure
+from ticktrue.cli.surroundings import STDIN
 from ticktrue.errors import Error
 
 _SUMMARY = """Compile a real language model into a verified, cycle-exact program for SRAM-only chips, and run it to the bit.
@@ -45,6 +46,12 @@ _GROUPS = (
     ),
 )
 
+VERBS = (
+    *((verb,) for verb, _ in _VERBS),
+    *((group, verb) for group, _, verbs in _GROUPS for verb, _ in verbs),
+)
+"""The words of every command."""
+
 
 class Terminated(BaseException):
     """SIGTERM came: unwinds like an interrupt, so that no half file stays."""
@@ -56,7 +63,13 @@ def make_app(argv: Sequence[str] = ()) -> App:
     A verb that is named in `argv` shows its own docstring as help, the others one line.
     """
     words = [a for a in argv if not a.startswith("-")]
-    app = App(name="ticktrue", help=_SUMMARY, version=_version, result_action="return_value")
+    app = App(
+        name="ticktrue",
+        help=_SUMMARY,
+        version=_version,
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+    )
     for number, (verb, line) in enumerate(_VERBS):
         own = words[:1] == [verb]
         app.command(f"ticktrue.cli.{verb}:{verb}", name=verb, help=None if own else line, sort_key=number)
@@ -91,7 +104,7 @@ def status_of(argv: Sequence[str]) -> int:
 
 def _told(argv: list[str]) -> int:
     try:
-        found = make_app(argv)(argv, exit_on_error=False, print_error=False)
+        found = make_app(argv)(_dashes(argv), exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as problem:
         return failure.tell(failure.usage_error(problem), argv)
@@ -102,6 +115,14 @@ def _told(argv: list[str]) -> int:
     except Exception as problem:  # noqa: BLE001 - the one place: whatever it is becomes a report and exit 5
         return failure.tell_bug(problem, argv)
     return found if isinstance(found, int) else 0
+
+
+def _dashes(argv: list[str]) -> list[str]:
+    """The words with `-` as standard input, but where it is the file to write."""
+    before = ["", *argv[:-1]]
+    return [
+        STDIN if w == "-" and b not in {"-o", "--output"} else w for b, w in zip(before, argv, strict=True)
+    ]
 
 
 def _version() -> str:

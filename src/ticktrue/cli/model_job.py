@@ -10,6 +10,7 @@ from ticktrue.cli.documents import (
     ModelDocument,
     ModelsDocument,
     RegistryPart,
+    SpecPart,
     encode,
     header,
 )
@@ -19,6 +20,7 @@ from ticktrue.errors import EnvironmentProblem, InputError
 from ticktrue.model.fetch import cached, fetch
 from ticktrue.model.load import Model, load_model
 from ticktrue.model.registry import RegistryModel, list_models, registry_model
+from ticktrue.model.spec import ModelSpec
 
 
 def _cached(model: RegistryModel) -> Path | None:
@@ -85,20 +87,35 @@ def tell_model(ref: str, terminal: Terminal) -> None:
 
 def _tell(ref: str, model: Model, terminal: Terminal) -> None:
     spec, template = model.spec, model.chat_template() is not None
-    values = msgspec.to_builtins(spec)
+    part = spec_part(spec)
     if terminal.json:
         document = ModelDocument(**header(sys.argv[1:]), ref=ref, path=str(model.path), spec_sha256=spec.digest(),
-                                 chat_template=template, spec=values)  # fmt: skip
+                                 chat_template=template, spec=part)  # fmt: skip
         terminal.document(encode(document))
         return
     terminal.line(f"{spec.name}: {model.path}")
     terminal.line(f"spec sha256 {spec.digest()}")
     terminal.line()
-    for name, value in [*values.items(), ("chat_template", "yes" if template else "no")]:
+    for name, value in [
+        *msgspec.structs.asdict(part).items(),
+        ("chat_template", "yes" if template else "no"),
+    ]:
         terminal.line(f"{name:18s} {_shown(value)}")
+
+
+def spec_part(spec: ModelSpec) -> SpecPart:
+    """Shape and constants as a part of a document."""
+    return SpecPart(
+        family=spec.family.value, name=spec.name, layers=spec.layers, hidden=spec.hidden, heads=spec.heads,
+        kv_heads=spec.kv_heads, head_dim=spec.head_dim, ffn=spec.ffn, vocab=spec.vocab, rope_theta=spec.rope_theta,
+        rms_eps=spec.rms_eps, max_positions=spec.max_positions, rope_scaling=str(spec.rope_scaling or ""),
+        tied_embeddings=spec.tied_embeddings, bos=spec.bos, eos=spec.eos,
+    )  # fmt: skip
 
 
 def _shown(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return "none" if value is None or value == [] else str(value)
+    if isinstance(value, tuple):
+        value = ", ".join(map(str, value))
+    return str(value) or "none"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.cells import cell_len
 from rich.console import Console
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Terminal:
         self._status: Status | None = None
         self._what = ""
         self._mid_line = False
+        self._column = 0
 
     @property
     def interactive(self) -> bool:
@@ -85,17 +87,15 @@ class Terminal:
         sys.stdout.write(text)
         sys.stdout.flush()
         self._mid_line = not text.endswith("\n")
+        line = text.rpartition("\n")[2]
+        before = 0 if "\n" in text else self._column
+        self._column = (before + cell_len(line)) % max(self._out.width, 1)
 
     def note(self, text: str) -> None:
         """One line beside the result."""
         if not self.quiet:
-            self._end_stream()
+            self._make_way()
             self._err.print(text, soft_wrap=True, style="dim")
-
-    def warning(self, text: str) -> None:
-        """One line that is said even where it is quiet."""
-        self._end_stream()
-        self._err.print(text, soft_wrap=True)
 
     @contextmanager
     def stage(self, what: str) -> Iterator[None]:
@@ -104,13 +104,15 @@ class Terminal:
             yield
             return
         if not self._err.is_terminal:
-            self._end_stream()
             self._err.print(what, soft_wrap=True)
             yield
             return
+        if self._mid_line:  # a spinner would overwrite the text that is being streamed
+            with self._aside(f" [{what}]"):
+                yield
+            return
         before, self._what = self._what, what
-        if not self._mid_line:  # a spinner would overwrite the text that is being streamed
-            self._show(what)
+        self._show(what)
         try:
             yield
         finally:
@@ -119,6 +121,21 @@ class Terminal:
                 self._show(before)
             else:
                 self._stop()
+
+    @contextmanager
+    def _aside(self, text: str) -> Iterator[None]:
+        """Shows a text behind the one being streamed, as long as it lasts and if the line has room for it."""
+        room = self._out.is_terminal and self._column + cell_len(text) < self._out.width
+        if room:
+            sys.stdout.flush()
+            sys.stderr.write(f"{text}\x1b[{cell_len(text)}D")
+            sys.stderr.flush()
+        try:
+            yield
+        finally:
+            if room:
+                sys.stderr.write("\x1b[K")
+                sys.stderr.flush()
 
     def kernels_begin(self) -> None:
         """The first kernel is being compiled: where no spinner shows it, one line says so."""
@@ -178,6 +195,12 @@ class Terminal:
             sys.stdout.write("\n")
             sys.stdout.flush()
             self._mid_line = False
+
+    def _make_way(self) -> None:
+        """Ends a streamed line where a line of stderr would stand in it; a stdout that goes elsewhere is left as it is."""
+        self._stop()
+        if self._out.is_terminal:
+            self._end_stream()
 
     def close(self) -> None:
         """Leaves the terminal as it was found."""

@@ -4,13 +4,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ticktrue.cli.surroundings import STDIN
 from ticktrue.errors import DoesNotFit, Error, InputError, UsageError
 from ticktrue.hw import System, load_system
-from ticktrue.program import Decoded, Program, Timetable, decode, program_digest
+from ticktrue.program import Decoded, Plan, Program, Timetable, decode, program_digest
 from ticktrue.program.text import from_text
 from ticktrue.program.text_words import FIRST_LINE
-
-STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +106,8 @@ def pick_timetable(file: ProgramFile, step: str, context: int | None) -> Timetab
                              code="T130", where="--context", hint=f"`ticktrue compile --context {context}`")  # fmt: skip
         return found[0]
     return timetables[0] if len(timetables) == 1 else None
+
+
+def degrees(plan: Plan) -> str:
+    """How chips share the heads and the context."""
+    return f"{plan.h} head group{'s' * (plan.h != 1)} x {plan.cp} context lane{'s' * (plan.cp != 1)}"

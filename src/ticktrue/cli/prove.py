@@ -18,6 +18,9 @@ from ticktrue.program import Program, StepKind, Timetable, image_digest, program
 from ticktrue.verify import Verdict, verify
 from ticktrue.verify.dataflow import rows_digest
 
+Clock = Callable[[], float]
+"""Seconds of this host; what passes while kernels are compiled may be left out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -74,25 +77,29 @@ class Rejected(Exception):
 
 
 def prove(
-    program: Program, timetable: Timetable, system: System, clock: Callable[[], float] = time.perf_counter
+    program: Program,
+    timetable: Timetable,
+    system: System,
+    terminal: Terminal,
+    clock: Clock = time.perf_counter,
 ) -> Proof:
     """Both proofs of one timetable; the second only where the first holds, for rows that break a rule have no meaning."""
-    alone = Program(program.image, (timetable,))
+    alone, label = Program(program.image, (timetable,)), timetable.kind.label()
     begin = clock()
-    verdict = verify(alone, system)
-    middle = clock()
-    found = rows_digest(alone, timetable, system) if verdict.clean else ""
-    end = clock()
+    with terminal.stage(f"verifying {label}: rules of the machine"):
+        verdict = verify(alone, system)
+    middle, found = clock(), ""
+    if verdict.clean:
+        with terminal.stage(f"verifying {label}: dataflow, for all inputs at once"):
+            found = rows_digest(alone, timetable, system)
     return Proof(timetable.kind, program_digest(alone), verdict, timetable.dataflow, found, cached=False,
-                 verify_s=middle - begin, dataflow_s=end - middle)  # fmt: skip
+                 verify_s=middle - begin, dataflow_s=clock() - middle)  # fmt: skip
 
 
 class Maker:
     """Makes proved timetables over one image; keeps the proofs in the order they were asked for."""
 
-    def __init__(
-        self, source: Source, cache: ProgramCache, terminal: Terminal, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, source: Source, cache: ProgramCache, terminal: Terminal, clock: Clock) -> None:
         self.source = source
         self.clock = clock
         self.proofs: list[Proof] = []
@@ -134,8 +141,7 @@ class Maker:
             timetable = compile_timetable(s.spec, s.system, image, kind)
         program = assemble(image, [timetable])
         seconds = self.clock() - begin
-        with self._terminal.stage(f"verifying {kind.label()}"):
-            proof = replace(prove(program, timetable, s.system, self.clock), compile_s=seconds)
+        proof = replace(prove(program, timetable, s.system, self._terminal, self.clock), compile_s=seconds)
         self.proofs.append(proof)
         if not proof.clean:
             raise Rejected(proof)

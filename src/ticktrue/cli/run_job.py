@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
 from ticktrue.cli.prove import Maker, Proof, Rejected, Source, open_cache
+from ticktrue.cli.surroundings import STDIN
 from ticktrue.cli.target import Found, Target, check_fits, look_up
 from ticktrue.compile import T_MAX, assemble, bucket, image_blocks, tokens_kind
 from ticktrue.errors import InputError
@@ -77,7 +78,7 @@ def perform(job: Job, terminal: Terminal) -> int:
     begin = time.perf_counter()
     with watch_kernels(terminal) as kernels:
         found = look_up(job.target, terminal)
-        prompt = sys.stdin.read() if job.prompt == "-" else job.prompt
+        prompt = sys.stdin.read() if job.prompt == STDIN else job.prompt
         ids = prompt_ids(found, prompt, raw=job.raw)
         check_fits(found)
         with terminal.stage("reading weights"):
@@ -96,8 +97,10 @@ def perform(job: Job, terminal: Terminal) -> int:
             tell_rejected(no, maker.proofs, terminal)
             return 1
         tokens = tuple(t.step.chosen for t in execution.steps if chooses(t.step, len(ids)))
+        used = {t.kind for t in program.timetables}
+        proofs = tuple(p for p in maker.proofs if p.kind in used)
         answer = Answer(job, found, weights, prompt, ids, tokens, execution.text, tuple(execution.steps), program,
-                        tuple(maker.proofs), kernels.seconds, maker.seconds, begin)  # fmt: skip
+                        proofs, kernels.seconds, maker.seconds, begin)  # fmt: skip
         return tell_answer(answer, terminal)
 
 

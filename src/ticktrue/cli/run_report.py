@@ -17,12 +17,13 @@ from ticktrue.cli.documents import (
 )
 from ticktrue.cli.hw_show import fact_part
 from ticktrue.cli.output import Terminal
+from ticktrue.cli.program_file import degrees
 from ticktrue.cli.prove import Proof, Rejected
 from ticktrue.cli.run_job import Answer
 from ticktrue.cli.target import Found
 from ticktrue.cli.timing_parts import causes_line, step_times, time_step
 from ticktrue.hw import formats_allowed
-from ticktrue.program import Plan, Timetable, program_digest
+from ticktrue.program import Timetable, program_digest
 from ticktrue.report import assumed_table
 from ticktrue.sim import Assumed, Timing, simulate
 from ticktrue.units import Cycles
@@ -38,7 +39,7 @@ def tell_answer(answer: Answer, terminal: Terminal) -> int:
     if terminal.json:
         terminal.document(encode(report.document()))
     elif terminal.quiet:
-        terminal.line()
+        terminal.close()
     else:
         report.lines(terminal)
     return 0 if report.clean else 1
@@ -80,6 +81,7 @@ class _Report:
             finish_reason=self.finish_reason(),
             program_sha256=self.sha256,
             proofs=tuple(proof_part(p) for p in a.proofs),
+            replay_clean=self.clean,
             final_context=a.final_context,
             prefill_steps=len(a.prefill),
             sim_prefill_cycles=self.prefill_cycles,
@@ -112,13 +114,10 @@ class _Report:
         """The result for a person."""
         a, key = self.answer, self.answer.program.image.key
         terminal.line()
-        terminal.line()
         reason = {"stop": "", "length": " (ended by --max-tokens)", "context": " (ended by --max-model-len)"}
         kinds = ", ".join(t.kind.label() for t in a.program.timetables)
         terminal.line(f"model      {key.model}, {key.fmt}, context up to {key.max_context:,}")
-        terminal.line(
-            f"system     {key.system}, {key.plan.chips} chips ({degrees(key.plan)})"
-        )
+        terminal.line(f"system     {key.system}, {_chips(key.plan.chips)} ({degrees(key.plan)})")
         if key.hypothetical:
             terminal.line(f"           HYPOTHETICAL: {key.fmt} is allowed although the chip may not have it")
         terminal.line(
@@ -129,23 +128,28 @@ class _Report:
         rows = sum(p.verdict.rows * p.verdict.chips for p in a.proofs)
         known = sum(p.cached for p in a.proofs)
         from_cache = f"; {known} of {len(a.proofs)} proved earlier, taken from the cache" if known else ""
-        terminal.line(f"verify     rules: clean, {rows:,} rows on {key.plan.chips} chips{from_cache}")
+        terminal.line(f"verify     rules: clean, {rows:,} rows on {_chips(key.plan.chips)}{from_cache}")
         terminal.line("           dataflow: every timetable's rows give the digest of the model's graph")
         self._times(terminal)
         self._wall(terminal)
 
     def _times(self, terminal: Terminal) -> None:
         a = self.answer
-        for timing in [*self.prefill, *([self.decode[0]] if self.decode else [])]:
-            for mismatch in timing.mismatches[:SHOWN]:
-                terminal.line(f"NOT CLEAN  {mismatch.code} {timing.kind.label()}: {mismatch.message}")
-        steps = f"{len(a.prefill)} step{'s' if len(a.prefill) > 1 else ''}"
-        terminal.line(f"sim        prefill {self.prefill_cycles:,} cycles = {self.prefill_us:,.1f} us for "
-                      f"{len(a.prompt_ids)} tokens in {steps}")  # fmt: skip
+        if all(t.clean for t in self.prefill):
+            steps = f"{len(a.prefill)} step{'s' if len(a.prefill) > 1 else ''}"
+            tokens = f"{len(a.prompt_ids)} token{'s' if len(a.prompt_ids) > 1 else ''}"
+            terminal.line(
+                f"sim        prefill {self.prefill_cycles:,} cycles = {self.prefill_us:,.1f} us for {tokens} in {steps}"
+            )
+        for timing in self.prefill:
+            _mismatches(timing, terminal)
         if self.decode is None:
             return
         timing, constants = self.decode
-        terminal.line(f"           decode {timing.duration_cycles:,} cycles = {timing.sim_duration_us:,.1f} us per token "
+        _mismatches(timing, terminal)
+        if not timing.clean:
+            return
+        terminal.line(f"sim        decode {timing.duration_cycles:,} cycles = {timing.sim_duration_us:,.1f} us per token "
                       f"at context {a.final_context:,}")  # fmt: skip
         terminal.line(f"           {timing.sim_tokens_per_s:,.0f} simulated tokens/s "
                       f"({timing.interval_cycles:,} cycles from step to step)")  # fmt: skip
@@ -168,6 +172,23 @@ class _Report:
                       f"{a.compile_s:.1f} s{kernels}, in all {self.total_s:.1f} s")  # fmt: skip
 
 
+def _mismatches(timing: Timing, terminal: Terminal) -> None:
+    """What the replay holds against a timetable: then it has no times to tell."""
+    if timing.clean:
+        return
+    terminal.line(
+        f"sim        {timing.kind.label()}: NOT CLEAN, so no times; the replay gives other cycles than the program states"
+    )
+    for mismatch in timing.mismatches[:SHOWN]:
+        terminal.line(f"{mismatch.code}: {mismatch.message}")
+    if len(timing.mismatches) > SHOWN:
+        terminal.line(f"... and {len(timing.mismatches) - SHOWN:,} more")
+
+
+def _chips(count: int) -> str:
+    return f"{count} chip{'s' * (count != 1)}"
+
+
 def _once(answer: Answer) -> list[Timetable]:
     """Each prefill timetable once, in order of use."""
     return list({t.step.timetable.kind: t.step.timetable for t in answer.prefill}.values())
@@ -180,11 +201,6 @@ def _prefill(answer: Answer, timings: list[Timing]) -> tuple[int, float]:
     last = steps[-1]
     cycles = Cycles(sum(t.interval_cycles for t in steps) - last.interval_cycles + last.elapsed_cycles)
     return cycles, last.clock.seconds(cycles) * 1e6
-
-
-def degrees(plan: Plan) -> str:
-    """How chips share the heads and the context."""
-    return f"{plan.h} head group{'s' * (plan.h != 1)} x {plan.cp} context lane{'s' * (plan.cp != 1)}"
 
 
 def model_input(found: Found, ref: str, weights: str) -> ModelInput:

@@ -7,6 +7,8 @@ from pathlib import Path
 from ticktrue.errors import EnvironmentProblem
 
 CACHE_VARIABLE = "TICKTRUE_CACHE"
+STDIN = "/dev/stdin"
+"""What `-` stands for as an argument, spelled so that it does not look like a flag."""
 
 
 def cache_root(env: Mapping[str, str] | None = None) -> Path:

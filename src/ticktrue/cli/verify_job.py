@@ -70,8 +70,7 @@ def _check(
     program: Program, timetable: Timetable, system: System, spec: ModelSpec | None, terminal: Terminal
 ) -> Checked:
     label = timetable.kind.label()
-    with terminal.stage(f"verifying {label}"):
-        proof = prove(program, timetable, system)
+    proof = prove(program, timetable, system, terminal)
     if not proof.verdict.clean:
         return Checked(proof, None)
     if spec is not None:

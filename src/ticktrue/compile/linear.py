@@ -34,12 +34,17 @@ def _tile(step: Step, c: Chain, what: tuple[Phase, Tile], names: tuple[str, str]
         c.store(moved, step.at(partial, number * rows * width, width), Dtype.F32, width)
 
 
-def folded(step: Step, c: Chain, phase: Phase, partial: str, where: tuple[int, int, int]) -> int:
-    """The sum of a record's partials in ascending K order; `where` = (matrix, record, rows)."""
+def folded(
+    step: Step, c: Chain, phase: Phase, partial: str, where: tuple[int, int, int], pace: int = 0
+) -> int:
+    """The sum of a record's partials in ascending K order; `where` = (matrix, record, rows).
+
+    `pace`: cycles per row where two folds must give their rows together.
+    """
     matrix, record, rows = where
     count, width = phase.packed.partials[matrix][record], phase.partial_width
     first = phase.packed.first_partial(matrix, record)
-    pr = progress(count, rows) if rows > 1 else progress(count)
+    pr = progress(count, rows, q=pace) if rows > 1 else progress(count)
     x = c.load(step.at(partial, first * rows * width, rows * width, width), pr, Dtype.F32, width)
     return c.op(Op.FOLD, x)
 
@@ -67,8 +72,9 @@ def fold_gate(step: Step, phase: Phase, partial: str, shard: str) -> None:
     rows, cut = step.s.tokens, step.s.ffn_cut
     for record in range(len(phase.packed.partials[0])):
         c = step.chain(f"{phase.name}.gate[{record}]")
-        gate = folded(step, c, phase, partial, (0, record, rows))
-        up = folded(step, c, phase, partial, (1, record, rows))
+        pace = max(phase.packed.partials[0][record], phase.packed.partials[1][record])
+        gate = folded(step, c, phase, partial, (0, record, rows), pace)
+        up = folded(step, c, phase, partial, (1, record, rows), pace)
         y = step.rounded(c, c.op(Op.SILU_MUL, gate, up))
         c.store(y, step.at(shard, record * rows * cut.width, cut.width), cut.dtype, cut.width)
         c.end()

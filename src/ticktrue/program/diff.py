@@ -84,9 +84,9 @@ def _fields(section: str, what: str, a: object, b: object) -> Iterator[Differenc
         if one == two:
             continue
         if is_dataclass(one) and is_dataclass(two):
-            yield from _fields(section, f"{what}.{f.name}".strip("."), one, two)
+            yield from _fields(section, f"{what}{f.name}.", one, two)
         else:
-            yield Difference(section, f"{what}.{f.name}".strip("."), _shown(one), _shown(two))
+            yield Difference(section, f"{what}{f.name}", _shown(one), _shown(two))
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
@@ -106,7 +106,7 @@ def _things(section: str, a: Sequence[T], b: Sequence[T]) -> Iterator[Difference
             yield Difference(section, name, _line(x), _line(y))
         elif x != y:
             clean = False
-            yield from _fields(section, name, x, y)
+            yield from _fields(section, f"{name} ", x, y)
     if clean and list(one) != list(two):
         yield Difference(section, "order", ", ".join(one), ", ".join(two))
 

@@ -258,5 +258,6 @@ def _split_base(text: str) -> tuple[str, int]:
 
 
 def _signs(text: str) -> Iterator[int]:
-    """Where a base begins: the first sign after the first character, for `-` alone stands for no region."""
-    return (i for i, c in enumerate(text) if i > 0 and c in "+-")
+    """Where a base begins: the first sign after the region; `-` alone stands for none, `#-7` for one that cannot be."""
+    first = 2 if text.startswith("#") else 1
+    return (i for i, c in enumerate(text) if i >= first and c in "+-")

@@ -74,6 +74,19 @@ def _try(u0, u1, start, use_a, use_b, use_first, use_count, use_p, use_w, busy_a
 
 
 @nb.njit(cache=True)
+def _tight(u0, u1, at, use_a, pick, busy_a, busy_b, count):
+    """Whether some port was freed just as it is taken: then it, and not the streams, decided the start."""
+    for u in range(u0, u1):
+        res, a = pick[u], at + use_a[u]
+        i = count[res] - 1
+        while i >= 0 and busy_a[res, i] >= a:
+            i -= 1
+        if i >= 0 and busy_b[res, i] == a:
+            return True
+    return False
+
+
+@nb.njit(cache=True)
 def place(
     order,
     pred_of,
@@ -141,6 +154,8 @@ def place(
                 break
             late[v] = 1
             at += 1
+        if late[v] == 1 and _tight(u0, u1, at, use_a, pick, busy_a, busy_b, count):
+            late[v] = 0
         start[v] = at
         for t in range(length):
             live[at + t] += own[t]

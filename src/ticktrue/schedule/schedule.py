@@ -38,7 +38,7 @@ class _Resources:
     def __init__(self, table: OpTable, chips: int) -> None:
         per_group = table.ports * np.array([table.mem_groups if u <= Unit.MEM_WRITE else 1 for u in Unit])
         per_group[Unit.C2C_SEND] = per_group[Unit.C2C_RECV] = max(chips, 1)
-        self.first = np.concatenate([[0], np.cumsum(per_group)]).astype(np.int64)
+        self.first: Int64 = np.concatenate([[0], np.cumsum(per_group)]).astype(np.int64)
         self.total = int(self.first[-1])
 
 
@@ -80,7 +80,7 @@ def _port_uses(flat: Flat, res: _Resources) -> _Uses:
     unit = rows[:, col.C_UNIT]
     r = np.flatnonzero((unit != Unit.MXM_PLANE) & (unit != Unit.C2C_SEND) & (unit != Unit.C2C_RECV))
     unit = unit[r]
-    group = np.where(unit <= Unit.MEM_WRITE, rows[r, col.C_GROUP], 0)
+    group: Int64 = np.where(unit <= Unit.MEM_WRITE, rows[r, col.C_GROUP], 0)
     first: Int64 = res.first[unit] + group * table.ports[unit]
     count = table.ports[unit].copy()
     peer = (unit == Unit.MEM_WRITE) & (rows[r, col.C_K] > 0)
@@ -120,10 +120,9 @@ def _edges(flat: Flat) -> tuple[Int64, Int64, Int64]:
     regions = flat.regions
     tracked = [r.cls in {RegionClass.SCRATCH, RegionClass.INBOX, RegionClass.STATE} for r in regions]
     whole = [r.cls == RegionClass.STATE for r in regions]
-    stride = np.array(
-        [r.vectors if w else r.stride for r, w in zip(regions, whole, strict=True)], dtype=np.int64
-    )
-    count = np.array([1 if w else r.count for r, w in zip(regions, whole, strict=True)], dtype=np.int64)
+    # vector by vector: inboxes are laid out for T_max tokens, so a coarser record would join what a smaller T keeps apart
+    stride = np.array([r.vectors if w else 1 for r, w in zip(regions, whole, strict=True)], dtype=np.int64)
+    count = np.array([1 if w else r.vectors for r, w in zip(regions, whole, strict=True)], dtype=np.int64)
     base = np.array([r.group * flat.table.group_vectors + r.base for r in regions], dtype=np.int64)
     first = np.cumsum(np.concatenate([[0], count[:-1]]))
     first = np.where(tracked, first, -1)

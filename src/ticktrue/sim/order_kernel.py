@@ -134,8 +134,11 @@ def _free(s, low, high, members, ix, ir, chain, start, offset, n, p, m, q, w):
             least = begin + 1 - offset[r]
             if s < least:
                 s, moved = least, True
+            tried = 0
             while collide(begin, s + offset[r], x, r, n, p, m, q, w):
-                s, moved = s + 1, True
+                s, moved, tried = s + 1, True, tried + 1
+                if tried > WEAVE:
+                    s = begin + (n[x] - 1) * p[x] + (m[x] - 1) * q[x] + w[x] - offset[r]
     return s
 
 

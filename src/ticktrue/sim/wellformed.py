@@ -6,7 +6,7 @@ What such a program does wrong, `verify` says field by field; a replay of it wou
 import numpy as np
 
 from ticktrue.errors import InputError
-from ticktrue.isa import Dtype
+from ticktrue.isa import Dtype, Op
 from ticktrue.program import Flat
 from ticktrue.program import columns as col
 
@@ -18,7 +18,7 @@ _BOUNDS = (
     (col.C_ISSUE, "issue", -LONGEST, LONGEST), (col.C_ABS, "address", -LONGEST, LONGEST),
     (col.C_STEP, "step", -LONGEST, LONGEST), (col.C_STEP2, "step2", -LONGEST, LONGEST),
     (col.C_PORT, "port", -LONGEST, LONGEST), (col.C_DTYPE, "dtype", 0, len(Dtype) - 1),
-    (col.C_PATTERN, "pattern", 0, _PATTERNS - 1),
+    (col.C_PATTERN, "pattern", 0, _PATTERNS - 1), (col.C_OP, "op", 0, len(Op) - 1),
 )  # fmt: skip
 
 
@@ -35,7 +35,9 @@ def check_rows(flat: Flat) -> None:
         if len(wrong):
             _refuse(flat, int(wrong[0]), f"{name} from {least} to {most}", str(rows[wrong[0], column]))
     span = (rows[:, col.C_N] - 1.0) * rows[:, col.C_P] + (rows[:, col.C_M] - 1.0) * rows[:, col.C_Q]
-    reach = abs((rows[:, col.C_N] - 1.0) * rows[:, col.C_STEP]) + abs((rows[:, col.C_M] - 1.0) * rows[:, col.C_STEP2])
+    reach = abs((rows[:, col.C_N] - 1.0) * rows[:, col.C_STEP]) + abs(
+        (rows[:, col.C_M] - 1.0) * rows[:, col.C_STEP2]
+    )
     wrong = np.flatnonzero((span > LONGEST) | (reach > LONGEST))
     if len(wrong):
         _refuse(flat, int(wrong[0]), "events within a step", "a span that has no end")
@@ -44,5 +46,8 @@ def check_rows(flat: Flat) -> None:
 def _refuse(flat: Flat, row: int, expected: str, found: str) -> None:
     where = f"chain {flat.rows[row, col.C_CHAIN]}, row {flat.rows[row, col.C_ROW]}"
     raise InputError(
-        f"expected {expected}, found {found}", code="T361", where=where, hint="`ticktrue verify` names every such field"
+        f"expected {expected}, found {found}",
+        code="T361",
+        where=where,
+        hint="`ticktrue verify` names every such field",
     )

@@ -19,6 +19,8 @@ BLOCK = 64
 HALVES = 160
 MAX_KV = 1 << 16
 """Of twice the layers: more is no model."""
+NOWHERE = -(1 << 62)
+"""Below every address."""
 
 
 class Memory(NamedTuple):
@@ -119,10 +121,11 @@ def _place_cells(rows: Int64, regions: tuple[Region, ...], positions: int) -> in
         if r.cls in {RegionClass.SCRATCH, RegionClass.INBOX} or (r.cls == RegionClass.STATE and r.vectors)
     ]  # fmt: skip
     written.sort(key=lambda i: int(rows[i, kernel.R_START]))
-    used = end = 0
+    used, end = 0, NOWHERE
     for i in written:
         r = regions[i]
         start, count = int(rows[i, kernel.R_START]), r.vectors
+        count = max(0, count)
         if r.cls == RegionClass.STATE:
             count = min(count, positions * max(1, r.stride))
         if start < end:  # shares cells with the regions before it

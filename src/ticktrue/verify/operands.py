@@ -159,6 +159,11 @@ def _version(s: Stored, findings: Findings) -> None:
             also,
             "hears a row that an INSTALL hears too, which takes it alone in this version",
         )
+    # turning lanes that nobody wrote would fill them with zeros of either sign
+    merged = (op == Op.ROPE) & (op[source] == Op.MERGE)
+    turned = s.t[:, col.T_X0] * s.t[:, col.T_X1]
+    beyond = merged & (turned > s.v[source, col.V_A3])
+    s.each(findings, "V112", beyond, "turns {} lanes, more than the merged beat it hears has", turned)
     packet = (op == Op.INSTALL) & _is(op[source], _PACKET)
     whole = (op[source] == Op.LOAD) & (s.t[:, col.T_X0] > 0) & (s.t[:, col.T_N] == 1)
     s.each(

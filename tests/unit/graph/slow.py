@@ -201,7 +201,9 @@ class Slow:
             new = list(row)
             for h in range(0, len(row), d):
                 for i in range(d // 2):
-                    new[h + i], new[h + d // 2 + i] = rotate(row[h + i], row[h + d // 2 + i], table[i], table[d // 2 + i])
+                    new[h + i], new[h + d // 2 + i] = rotate(
+                        row[h + i], row[h + d // 2 + i], table[i], table[d // 2 + i]
+                    )
             out.append(new)
         return self.rounded(out)
 
@@ -219,7 +221,9 @@ class Slow:
     def partial(self, q, keys, values, block, t):
         """(m, [o ..., l]) of one query row and block."""
         d = len(q)
-        constant = struct.unpack("<f", struct.pack("<f", 1 / struct.unpack("<f", struct.pack("<f", d**0.5))[0]))[0]
+        constant = struct.unpack(
+            "<f", struct.pack("<f", 1 / struct.unpack("<f", struct.pack("<f", d**0.5))[0])
+        )[0]
         span = range(64 * block, 64 * block + 64)
         s = [masked(scale(tiled(keys[p], q, self.tile), constant), p, t, self.bound) for p in span]
         m = largest(s)
@@ -261,7 +265,9 @@ class Slow:
         x = [[add(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
         h = self.norm(x, pre + "ffn_norm")
         g, u = self.linear(h, pre + "gate", spec.ffn), self.linear(h, pre + "up", spec.ffn)
-        f = self.rounded([[silu_mul(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(g, u, strict=True)])
+        f = self.rounded(
+            [[silu_mul(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(g, u, strict=True)]
+        )
         y = self.rounded(self.linear(f, pre + "down", spec.hidden))
         x = [[add(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
         return x, keys, values

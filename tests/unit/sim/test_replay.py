@@ -8,7 +8,7 @@ import pytest
 from tests.unit.sim.programs import compiled
 from tests.unit.sim.timetables import chain, program, row, scratch, timed, weight
 
-from ticktrue.errors import UsageError
+from ticktrue.errors import InputError, UsageError
 from ticktrue.hw import load_system
 from ticktrue.isa import Op, Unit
 from ticktrue.program import Program, RegionClass, StepKind, expand
@@ -237,6 +237,29 @@ def test_chains_that_wait_for_each_other_are_found():
     timing = timed(overlap, REGIONS)
     assert not timing.clean
     assert timing.chains.earliest.tolist() == [0, 6]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [(col.T_N, 0, "n from 1"), (col.T_WIDTH, -1, "width from 0"), (col.T_DTYPE, 9, "dtype from 0 to 3"),
+     (col.T_Q, -5, "q from 0"), (col.T_PATTERN, -1, "pattern from 0 to 2")],
+)  # fmt: skip
+def test_what_is_no_row_is_refused(column, value, expected):
+    made, system = compiled()
+    templates = made.timetables[0].templates.copy()
+    templates[20, column] = value
+    with pytest.raises(InputError, match=f"T361: expected {expected}"):
+        simulate(changed(made, templates=templates), system)
+
+
+def test_counts_beyond_reason_end_in_time():
+    """A row of 2^30 events on ports that others use: found wrong, and not replayed event by event."""
+    made, system = compiled()
+    t = made.timetables[0]
+    templates = t.templates.copy()
+    victims = np.flatnonzero(templates[:, col.T_N] > 1)
+    templates[victims[0], [col.T_N, col.T_P]] = 1 << 30, 2
+    assert not simulate(changed(made, templates=templates), system).clean
 
 
 def test_no_rows_take_no_time():

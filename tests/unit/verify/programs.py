@@ -190,7 +190,7 @@ def good(system: System | None = None, plan: Plan | None = None) -> tuple[Progra
 
 
 def _chains(d: Draft) -> None:
-    t, slot = TOKENS, int(d.system.slot_matrix().max())
+    t, slot = TOKENS, max(int(d.system.slot_matrix().max()), 1)
     four = {"n": t, "p": 1}
     blocks = -(-BLOCKS // d.plan.cp)
 
@@ -238,7 +238,10 @@ def _chains(d: Draft) -> None:
         {"op": Op.LOAD, "region": "in.a", "width": 2, "n": d.plan.chips, "p": 1, "m": 2, "q": d.plan.chips,
          "step": 4, "step2": 2},
         {"op": Op.MERGE, "s0": 0, "x0": 1, "a0": 80, "a3": 320},
-        {"op": Op.STORE, "region": "x", "s0": 1, "dtype": F32, "width": 4, "step": 4, "base": 8 * t},
+        {"op": Op.LOAD, "region": "rope_b", "dtype": F32, "width": 1, "n": 2, "p": d.plan.chips, "step": 1, "port": 1,
+         "offset": d.plan.chips - 1 + int(d.table.latency[Op.MERGE])},
+        {"op": Op.ROPE, "s0": 1, "s1": 2, "x0": 64, "x1": 5},
+        {"op": Op.STORE, "region": "x", "s0": 3, "dtype": F32, "width": 4, "step": 4, "base": 8 * t},
     ])  # fmt: skip
     d.chain("append", [
         {"op": Op.LOAD, "region": "y", "width": 1, **four, "step": 2},

@@ -147,5 +147,12 @@ def test_one_chip() -> None:
 def test_chains_that_only_speak_to_peers_are_nothing_on_one_chip() -> None:
     system = load_system("tiny-4").subset(1)
     program, _ = p.good(system, Plan(1, 1, 1))
-    alone = p.only(program, "gather.a", rows=(1, 2, 3))
-    assert verify(alone, system).codes == ("V112",)
+    alone = p.only(p.template(program, "gather.a", 0, peers=1), "gather.a", rows=(0, 1, 2, 3))
+    (violation,) = verify(alone, system).violations
+    assert violation.message == "expected rows, found chains that only speak to peers"
+
+
+def test_chains_without_memory_or_links() -> None:
+    """What nothing writes, sends or reads later needs no memory and no links."""
+    alone = p.only(GOOD, "seed", rows=(0,))
+    assert "V106" in verify(alone, SYSTEM).codes

@@ -135,6 +135,12 @@ def events(g: Program) -> Program:
     return p.template(g, "value", 0, step=32)
 
 
+def tensor(g: Program, at: int, **changes: int) -> Program:
+    tensors = list(g.image.tensors)
+    tensors[at] = replace(tensors[at], **changes)
+    return p.with_image(g, tensors=tuple(tensors))
+
+
 def chains(g: Program, column: int, value: int) -> Program:
     """One field of the last chain."""
     table = g.timetables[0].chains.copy()
@@ -165,6 +171,8 @@ FAULTS = [
     Fault("V100", "piece beyond the shard", lambda g: pieces(g, 1, "col0", 1)),
     Fault("V100", "elements that no piece holds", lambda g: pieces(g, 1, "cols", 159)),
     Fault("V100", "pieces on the same lanes", lambda g: pieces(g, 1, "region", 1)),
+    Fault("V100", "shard of a vector", lambda g: tensor(g, 2, shard=319)),
+    Fault("V100", "rows of another tile", lambda g: pieces(pieces(g, 1, "region", 1), 1, "rows", 80)),
     Fault("V100", "stride of a packing rule", lambda g: p.with_region(g, "rope_b", stride=1, count=511)),
     Fault("V100", "packing of another class", lambda g: p.with_region(g, "norm", packing=Packing.KV)),
     Fault("V100", "tensor of a region that has none", lambda g: p.with_region(g, "code", tensor=0)),
@@ -273,6 +281,7 @@ FAULTS = [
     Fault("V112", "no lane for the column of ones", lambda g: p.template(g, "tile.a", 1, x1=1)),
     Fault("V112", "lanes that do not exist", lambda g: p.stored(g, "tile.a", 4, a2=161), ("tile.a MOVE row 4",)),
     Fault("V112", "a head without lanes for l and m", lambda g: p.template(g, "combine", 2, x0=319)),
+    Fault("V112", "rotated lanes that nobody merged", lambda g: p.stored(g, "merge", 1, a3=319), ("merge ROPE row 3",)),
     Fault("V112", "columns wider than a beat", lambda g: p.stored(g, "merge", 1, a3=321)),
     Fault("V112", "a thousand results", lambda g: p.template(g, "turn", 1, x0=1000)),
     Fault("V112", "more positions than a block", lambda g: everywhere(g, "score", n=65)),
@@ -299,6 +308,7 @@ FAULTS = [
     Fault("V112", "more tokens than the image has room for", lambda g: kind(g, tokens=5)),
     Fault("V112", "more blocks than the image holds", lambda g: kind(g, blocks=9)),
     Fault("V112", "blocks beyond any memory", lambda g: kind(g, blocks=10**12)),
+    Fault("V112", "more tokens than positions", lambda g: kind(p.with_key(g, max_context=1, t_max=511), tokens=65, blocks=1)),
     Fault("V112", "two slots", lambda g: kind(g, slots=2)),
     Fault("V112", "logits of some rows", lambda g: kind(g, logits="some")),
     Fault("V112", "an output of no region", lambda g: output(g, region=99)),
@@ -309,7 +319,7 @@ FAULTS = [
     Fault("V112", "a number format that does not exist", lambda g: p.with_key(g, fmt="fp4")),
     Fault("V112", "no vocabulary", lambda g: p.with_key(g, vocab=0)),
     Fault("V112", "a plan without chips", lambda g: p.with_key(g, plan=Plan(0, 0, 0))),
-    Fault("V112", "a tensor without columns", lambda g: p.with_image(g, tensors=(replace(g.image.tensors[0], inputs=0),))),
+    Fault("V112", "a tensor without columns", lambda g: tensor(g, 0, inputs=0)),
     Fault("V112", "a piece of no tensor", lambda g: pieces(g, 0, "tensor", 9)),
     Fault("V112", "a piece of no tile", lambda g: pieces(g, 0, "region", 0)),
     Fault("V112", "pieces of another width", lambda g: p.with_image(g, pieces=g.image.pieces[:, :3])),
@@ -365,6 +375,19 @@ def test_a_machine_that_is_too_small_gives_exactly_its_code(
     smaller = system.with_fact(machine.fact, machine.value)
     verdict = verify(p.on(program, smaller), smaller)
     assert set(verdict.codes) == {machine.code}, "\n".join(map(str, verdict.violations))
+
+
+def test_a_double_buffer_takes_a_tile_while_the_last_one_passes(good: tuple[Program, System]) -> None:
+    program, system = good
+    on_one_plane = p.stored(program, "tile.b", 1, port=0)
+    assert verify(on_one_plane, system).codes == ("V110",)
+    double = system.with_fact("mxm_double_buffer", 1)
+    assert verify(p.on(on_one_plane, double), double).clean
+    # the first tile passes so late that the second is in the plane before
+    late = rigid(p.on(on_one_plane, double), "tile.a", (2, 3, 4, 5), 40)
+    verdict = verify(late, double)
+    assert verdict.codes == ("V110",)
+    assert verdict.violations[0].second == "tile.a INSTALL row 1"
 
 
 def test_a_route_that_does_not_exist() -> None:

@@ -1,0 +1,100 @@
+"""Buckets, options, and the promise that the same inputs give the same bytes anywhere."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.models import SPEC
+from ticktrue.compile import (
+    Options,
+    bucket,
+    bucket_edges,
+    compile_image,
+    compile_program,
+    image_blocks,
+    tokens_kind,
+)
+from ticktrue.errors import Error, InputError, UsageError
+from ticktrue.hw import load_system
+from ticktrue.program import StepKind, decode, encode
+
+SCRIPT = """
+import sys, hashlib
+sys.path.insert(0, {root!r})
+from tests.models import SPEC
+from ticktrue.compile import Options, compile_program
+from ticktrue.hw import load_system
+from ticktrue.program import StepKind, encode
+kinds = [StepKind(1, 1, 3, "last", "chip"), StepKind(4, 1, 2, "all", "chip")]
+print(hashlib.sha256(encode(compile_program(SPEC, load_system("groq3-lpx-tray").subset(6), Options(), kinds))).hexdigest())
+"""
+
+
+def test_edges_are_one_to_eight_then_four_per_octave() -> None:
+    assert bucket_edges(40) == (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40)
+    assert bucket_edges(33)[-2:] == (32, 33)
+    assert bucket_edges(1) == (1,)
+
+
+@pytest.mark.parametrize(("positions", "blocks"), [(1, 1), (64, 1), (65, 2), (512, 8), (513, 10), (1_300, 24)])
+def test_the_smallest_bucket_that_holds_the_positions(positions: int, blocks: int) -> None:
+    assert bucket(positions, image_blocks(2_048)) == blocks
+
+
+def test_a_context_past_the_image_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^T121: 2113 positions exceed the 2112"):
+        bucket(2_113, image_blocks(2_048))
+
+
+def test_tokens_go_to_the_next_larger_kind() -> None:
+    assert [tokens_kind(n) for n in (1, 2, 3, 5, 7, 8, 9, 64)] == [1, 2, 4, 8, 8, 8, 64, 64]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "code"),
+    [
+        (Options(fmt="int4"), UsageError, "T122"),
+        (Options(fmt="f32"), InputError, "T343"),
+        (Options(max_context=0), UsageError, "T123"),
+        (Options(max_context=-5), UsageError, "T123"),
+        (Options(max_context=10**9), UsageError, "T123"),
+    ],
+)
+def test_bad_options_are_one_clear_error(options: Options, error: type[Error], code: str) -> None:
+    with pytest.raises(error) as e:
+        compile_image(SPEC, load_system("groq3-lpx-tray").subset(2), options)
+    assert e.value.code == code
+    assert e.value.message
+
+
+def test_hypothetical_compiles_and_is_kept_in_the_image() -> None:
+    image = compile_image(SPEC, load_system("groq3-lpx-tray").subset(2), Options(fmt="f32", hypothetical=True))
+    assert image.key.hypothetical
+
+
+def test_same_bytes_under_two_hash_seeds_two_processes_two_directories(tmp_path: Path) -> None:
+    root = str(Path(__file__).parents[3])
+    found = set()
+    for seed in ("0", "4242"):
+        directory = tmp_path / seed
+        directory.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT.format(root=root)],
+            cwd=directory, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found.add(done.stdout.strip())
+    kinds = [StepKind(1, 1, 3, "last", "chip"), StepKind(4, 1, 2, "all", "chip")]
+    here = encode(compile_program(SPEC, load_system("groq3-lpx-tray").subset(6), Options(), kinds))
+    assert found == {hashlib.sha256(here).hexdigest()}
+    assert decode(here).intact
+    assert encode(decode(here).program) == here
+
+
+def test_timetables_share_one_image_and_come_sorted() -> None:
+    kinds = [StepKind(4, 1, 2, "last", "chip"), StepKind(1, 1, 3, "last", "chip"), StepKind(1, 1, 1, "last", "chip")]
+    program = compile_program(SPEC, load_system("groq3-lpx-tray").subset(2), Options(), kinds)
+    assert [t.kind for t in program.timetables] == sorted(kinds)
