@@ -1,5 +1,8 @@
 """`execute` on a Program against the independent oracle: bitwise, for chips, chunks, contexts and formats."""
 
+import os
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -107,3 +110,40 @@ def test_seventeen_thousand_positions_wrap_the_lanes(chips: int) -> None:
     s = stepper("kv3", chips, "bf16", LONG)
     logits, _ = s.run(tokens_of("kv3", LONG), 64, KEPT)
     assert same_bits(logits, long_reference())
+
+
+LEVELS = {
+    "as it is": {},
+    "plain x86-64": {
+        "NUMBA_CPU_NAME": "generic",
+        "NUMBA_CPU_FEATURES": "",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",
+    },
+}
+BITS_SCRIPT = """
+import hashlib, sys
+from pathlib import Path
+from tests.models import TINY_KV3, write_llama
+from tests.stepping import Stepper
+from ticktrue.model import load_model
+model = load_model(str(write_llama(Path(sys.argv[1]) / "m", 5, TINY_KV3)))
+logits, machine = Stepper.make(model.spec, model.weights(), 6).run(list(range(100, 230)), 7)
+print(hashlib.sha256(logits.tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_bits_are_equal_on_two_cpu_levels(tmp_path: Path) -> None:
+    """AVX-512 or AVX2 code and plain SSE2 code give the same logits."""
+    found = {}
+    for name, level in LEVELS.items():
+        (tmp_path / name).mkdir()
+        root = Path(__file__).parents[2]
+        environment = os.environ | {"PYTHONPATH": f"{root}:{root / 'src'}", "NUMBA_CACHE_DIR": str(tmp_path / name)} | level
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", BITS_SCRIPT, str(tmp_path / name)],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found[name] = done.stdout.strip()
+    assert len(set(found.values())) == 1, found

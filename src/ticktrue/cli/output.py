@@ -95,7 +95,7 @@ class Terminal:
         """One line beside the result."""
         if not self.quiet:
             self._make_way()
-            self._err.print(text, soft_wrap=True, style="dim")
+            self._err.print(text, soft_wrap=True, style=None if self._err.no_color else "dim")
 
     @contextmanager
     def stage(self, what: str) -> Iterator[None]:

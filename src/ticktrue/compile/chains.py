@@ -184,7 +184,9 @@ class Chain:
     def op(
         self, op: Op, *sources: int, x: tuple[int, int] = (0, 0), a: tuple[int, ...] = (), dtype: int = 0
     ) -> int:
-        """Any other op; its progression is that of its first source."""
+        """Any other op; its progression is that of its sources, which must agree."""
+        if any(self._out[s] != self._out[sources[0]] for s in sources[1:]):
+            raise Bug(f"chain {self._label}: {op.name} hears streams of different progressions", code="T501")
         r = self._row(op, sources, self._out[sources[0]], dtype=dtype)
         self._rows[r][col.T_X0], self._rows[r][col.T_X1] = x
         for i, value in enumerate(a):

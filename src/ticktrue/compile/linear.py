@@ -3,11 +3,10 @@
 from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.step import Step
 from ticktrue.isa import Dtype, Op
-from ticktrue.isa.ops import LANES
 from ticktrue.partition import Cut
 from ticktrue.place import Phase, Tile
 
-TILE_ROW_VECTORS = 2
+VECTOR_LANES = 160
 
 
 def tiles(step: Step, phase: Phase, x: str, partial: str, rows: int) -> None:
@@ -20,10 +19,8 @@ def tiles(step: Step, phase: Phase, x: str, partial: str, rows: int) -> None:
 
 def _tile(step: Step, c: Chain, what: tuple[Phase, Tile], names: tuple[str, str], rows: int) -> None:
     (phase, tile), (x, partial), s = what, names, step.s
-    w = c.load(
-        step.at(phase.name, tile.vector), progress(1), Dtype.BF16, tile.rows * TILE_ROW_VECTORS, wide=True
-    )
-    plane = c.install(w, s.act, Keep(0, LANES), per_row=TILE_ROW_VECTORS)
+    w = c.load(step.at(phase.name, tile.vector), progress(1), Dtype.BF16, tile.rows * tile.per_row, wide=True)
+    plane = c.install(w, s.act, Keep(0, VECTOR_LANES * tile.per_row), per_row=tile.per_row)
     width = phase.partial_width
     for piece in tile.pieces:
         beat, inside = divmod(piece.k_tile, s.per_beat)

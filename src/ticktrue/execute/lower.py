@@ -323,7 +323,11 @@ def _lower_pass(low: _Lowering, r: int, step: Int64, offset: Int64) -> None:
         plane.rows,
         row[col.C_A0],
     )
-    step[L_C0], step[L_C1], step[L_ONES] = max(c0, need[0]), min(c1, need[1]), c1 if ones else -1
+    step[L_C0], step[L_C1], step[L_ONES] = (
+        max(c0, need[0]),
+        min(c1, need[1], plane.stride),
+        c1 if ones else -1,
+    )
     step[L_X0] = low.rows[plane.source, col.C_STEP2]
     step[L_X1] = 1 if row[col.C_M] > 1 else 0
     step[L_SOURCE] = low.position[plane.source]

@@ -62,16 +62,28 @@ def load_weights(image: Image, weights: Weights, memory: Memory) -> None:
             _pack_region(image, weights, memory, (chip, region))
 
 
+def _row_strides(image: Image) -> npt.NDArray[np.int64]:
+    """Lanes between two rows of each piece's tile: as many vectors as the tile's last lane needs."""
+    pieces = image.pieces
+    _, tile = np.unique(pieces[:, [col.P_REGION, col.P_VECTOR]], axis=0, return_inverse=True)
+    tile = tile.reshape(-1)
+    end = np.zeros(len(pieces), dtype=np.int64)
+    np.maximum.at(end, tile, pieces[:, col.P_LANE] + pieces[:, col.P_COLS])
+    strides: npt.NDArray[np.int64] = (-(-end // ELEMENTS) * ELEMENTS)[tile]
+    return strides
+
+
 def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> None:
-    for piece in image.pieces:
+    for piece, stride in zip(image.pieces.tolist(), _row_strides(image).tolist(), strict=True):
         tensor = image.tensors[piece[col.P_TENSOR]]
         region = image.regions[piece[col.P_REGION]]
-        at = (memory.vector(chip, region) + int(piece[col.P_VECTOR])) * ELEMENTS
-        first = chip * tensor.shard + int(piece[col.P_COL0])
-        cols = min(int(piece[col.P_COLS]), tensor.outputs - first)
-        if cols > 0:
-            pack_piece(memory.words, at, int(piece[col.P_ROWS]), int(piece[col.P_LANE]), cols,
-                       weights.tensor(tensor.name), first, tensor.outputs, int(piece[col.P_K0]))  # fmt: skip
+        at = (memory.vector(chip, region) + piece[col.P_VECTOR]) * ELEMENTS
+        first, k0 = chip * tensor.shard + piece[col.P_COL0], piece[col.P_K0]
+        cols = min(piece[col.P_COLS], tensor.outputs - first)
+        rows = min(piece[col.P_ROWS], tensor.inputs - k0)
+        if cols > 0 and rows > 0:
+            weight = weights.tensor(tensor.name)
+            pack_piece(memory.words, at, stride, rows, piece[col.P_LANE], cols, weight, first, k0)
 
 
 def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[int, Region]) -> None:

@@ -4,13 +4,12 @@ import numba as nb
 
 
 @nb.njit(cache=True)
-def pack_piece(memory, at, rows, lane, cols, weight, first, outputs, k0):
-    """Lane + j of row k := W[first + j][k0 + k] (bf16 bits), for outputs that exist; rows are 320 lanes apart."""
-    cols = min(cols, outputs - first)
+def pack_piece(memory, at, stride, rows, lane, cols, weight, first, k0):
+    """Lane + j of row k := W[first + j][k0 + k] (bf16 bits), rows `stride` lanes apart."""
     for j0 in range(0, cols, 16):
         j1 = min(cols, j0 + 16)
         for k in range(rows):
-            to = at + k * 320 + lane
+            to = at + k * stride + lane
             for j in range(j0, j1):
                 memory[to + j] = weight[first + j, k0 + k]
 

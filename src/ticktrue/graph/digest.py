@@ -4,6 +4,7 @@ It knows no chip, bank, chain or cycle; docs/dataflow.md is the page that it and
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -99,12 +100,13 @@ class _Walk:
 
     def _value(self, node: Node) -> Hashes:
         """The result of a node, not yet rounded."""
-        rule = {
+        rules: dict[NodeKind, Callable[..., Hashes]] = {
             NodeKind.EMBED: self._embed, NodeKind.ROPE_TABLE: self._rope_table, NodeKind.NORM: self._norm,
             NodeKind.LINEAR: self._linear, NodeKind.ROPE: self._rope, NodeKind.ATTENTION: self._attention,
             NodeKind.RESIDUAL: self._residual, NodeKind.GATE: self._gate, NodeKind.LAST_ROW: self._last_row,
             NodeKind.LOGITS: self._linear, NodeKind.GREEDY: self._greedy,
-        }.get(node.kind)  # fmt: skip
+        }  # fmt: skip
+        rule = rules.get(node.kind)
         if rule is None:
             raise Bug(f"no dataflow rule for node {node.name} ({node.kind})", code="T502")
         return rule(node, *(self._values[i] for i in node.inputs if i in self._values))

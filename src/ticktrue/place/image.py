@@ -121,7 +121,7 @@ def _piece_table(
                 row[col.P_REGION], row[col.P_VECTOR], row[col.P_ROWS] = (
                     index[phase.name],
                     tile.vector,
-                    tile.rows,
+                    p.rows,
                 )
                 row[col.P_LANE], row[col.P_COLS], row[col.P_TENSOR] = p.lane, p.cols, m.tensor
                 row[col.P_K0] = p.k_tile * depth

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ticktrue.isa.ops import LANES
 
-BF16_VECTORS_PER_ROW = 2  # a tile row of 320 bf16 columns
+VECTOR_LANES = 160  # bf16 columns in a vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A weight tile: `rows` rows of 320 bf16 columns at `vector` of its region."""
+    """A weight tile at `vector` of its region: `rows` rows, as tall as its tallest piece, `per_row` vectors each."""
 
     vector: int
     rows: int
+    per_row: int
     pieces: tuple[Piece, ...]
 
 
@@ -91,16 +92,17 @@ def _wholes(matrices: tuple[Matrix, ...], depth: int) -> list[_Whole]:
 def pack(matrices: tuple[Matrix, ...], depth: int) -> Packed:
     """Packs the pieces of one phase; `depth` is the matrix unit's K (160 bf16, 80 float32).
 
-    A tile holds pieces of equal rows and stores just those rows; a piece that straddles two tiles gives two partials.
+    Tall pieces come first, so tails of K fill the lanes that the last tall tile leaves free; a tile stores as many rows as its
+    tallest piece and as many vectors per row as its lanes need. A piece that straddles two tiles gives two partials.
     """
     raw: list[list[tuple[_Whole, int, int, int]]] = []  # per tile: (whole, offset in whole, cols, lane)
-    lane, rows = LANES, -1
+    lane = LANES
     for whole in _wholes(matrices, depth):
         done = 0
         while done < whole.cols:
-            if lane == LANES or rows != whole.rows:
+            if lane == LANES:
                 raw.append([])
-                lane, rows = 0, whole.rows
+                lane = 0
             take = min(whole.cols - done, LANES - lane)
             raw[-1].append((whole, done, take, lane))
             lane += take
@@ -116,8 +118,9 @@ def pack(matrices: tuple[Matrix, ...], depth: int) -> Packed:
             Piece(w.matrix, w.k_tile, w.rows, w.record, w.column + done, take, at, done, number[t, i])
             for i, (w, done, take, at) in enumerate(parts)
         )
-        tiles.append(Tile(vector, parts[0][0].rows, pieces))
-        vector += parts[0][0].rows * BF16_VECTORS_PER_ROW
+        per_row = -(-(pieces[-1].lane + pieces[-1].cols) // VECTOR_LANES)
+        tiles.append(Tile(vector, parts[0][0].rows, per_row, pieces))
+        vector += parts[0][0].rows * per_row
     partials = tuple(
         tuple(len(order[m, r]) for r in range(-(-matrix.count // LANES))) for m, matrix in enumerate(matrices)
     )

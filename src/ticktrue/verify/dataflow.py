@@ -112,7 +112,7 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
 
 
 def _whole_tiles(rows: Int64, memory: Memory) -> Int64:
-    """1 for each LOAD of exactly one whole weight tile at a fixed address: int64[R]."""
+    """Vectors per row for each LOAD of exactly one whole weight tile at a fixed address, else 0: int64[R]."""
     k, regions = dataflow_memory_kernel, memory.regions
     region = np.clip(rows[:, col.C_REGION], 0, len(regions) - 1)
     lazy = (rows[:, col.C_OP] == Op.LOAD) & (rows[:, col.C_REGION] >= 0)
@@ -126,8 +126,8 @@ def _whole_tiles(rows: Int64, memory: Memory) -> Int64:
         return np.zeros(len(rows), np.int64)
     tile_key = tile_region << 40 | memory.tiles[:, k.W_VECTOR]
     at = np.clip(np.searchsorted(tile_key, key), 0, len(tile_key) - 1)
-    whole = (tile_key[at] == key) & (rows[:, col.C_WIDTH] == 2 * memory.tiles[at, k.W_ROWS])
-    out: Int64 = (lazy & whole & (offset >= 0)).astype(np.int64)
+    whole = (tile_key[at] == key) & (rows[:, col.C_WIDTH] == memory.tiles[at, k.W_STRIDE] * memory.tiles[at, k.W_ROWS])
+    out: Int64 = np.where(lazy & whole & (offset >= 0), memory.tiles[at, k.W_STRIDE], 0).astype(np.int64)
     return out
 
 

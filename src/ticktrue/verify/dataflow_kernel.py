@@ -277,7 +277,7 @@ def _pass_weights(run, rows, stat, r, chip):
         first = chip * mem.tensors[tensor, N_SHARD] + piece[col.P_COL0] - piece[col.P_LANE]
         c0 = max(low, piece[col.P_LANE])
         c1 = min(high, piece[col.P_LANE] + piece[col.P_COLS], outputs - first)
-        count = min(stat[s, S_PLANE_ROWS], inputs - piece[col.P_K0])
+        count = min(stat[s, S_PLANE_ROWS], inputs - piece[col.P_K0], piece[col.P_ROWS])
         if c0 >= c1 or count <= 0:
             continue
         if count != counted:

@@ -48,7 +48,7 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
     regions = class_regions(image, timetable)
     rows = _region_rows(image, regions, table)
     kept = _place_cells(rows, regions, local_positions(kind.blocks, key.plan.cp))
-    tiles, pieces = _tiles(image, rows)
+    tiles, pieces, distinct = _tiles(image, rows)
     tensors = np.array(
         [[t.outputs, t.inputs, t.shard, i] for i, t in enumerate(image.tensors)] or [[0] * 4], np.int64
     )
@@ -62,7 +62,7 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
         kind=np.full((key.plan.chips, kept), -1, np.int8), filled=np.zeros((key.plan.chips, kept), np.int16),
         regions=rows, tiles=tiles, pieces=pieces, tensors=tensors,
         bases=bases,
-        model=np.array(model, np.int64), tag_gather=tag("GATHER"), stray=np.zeros(1, np.int64),
+        model=np.array(model, np.int64), tag_gather=tag("GATHER"), stray=np.array([not distinct], np.int64),
     )  # fmt: skip
 
 
@@ -124,8 +124,7 @@ def _place_cells(rows: Int64, regions: tuple[Region, ...], positions: int) -> in
     used, end = 0, NOWHERE
     for i in written:
         r = regions[i]
-        start, count = int(rows[i, kernel.R_START]), r.vectors
-        count = max(0, count)
+        start, count = int(rows[i, kernel.R_START]), max(0, r.vectors)
         if r.cls == RegionClass.STATE:
             count = min(count, positions * max(1, r.stride))
         if start < end:  # shares cells with the regions before it
@@ -137,24 +136,27 @@ def _place_cells(rows: Int64, regions: tuple[Region, ...], positions: int) -> in
     return used
 
 
-def _tiles(image: Image, rows: Int64) -> tuple[Int64, Int64]:
-    """The tile table and the pieces in its order; fills the tile range of each region."""
+def _tiles(image: Image, rows: Int64) -> tuple[Int64, Int64, bool]:
+    """The tile table, the pieces in its order, and whether no two pieces claim one place; fills the tile range of each region."""
     p = image.pieces.astype(np.int64)
     ok = (p[:, col.P_REGION] >= 0) & (p[:, col.P_REGION] < len(image.regions))
     ok &= (p[:, col.P_TENSOR] >= 0) & (p[:, col.P_TENSOR] < len(image.tensors))
     ok &= (p[:, col.P_LANE] >= 0) & (p[:, col.P_LANE] + p[:, col.P_COLS] <= 2 * HALVES)
-    p = p[ok & (p[:, col.P_K0] >= 0) & (p[:, col.P_COL0] >= 0)]
+    ok &= (p[:, col.P_K0] >= 0) & (p[:, col.P_COL0] >= 0) & (p[:, col.P_COLS] > 0) & (p[:, col.P_ROWS] > 0)
+    p = p[ok]
     p = p[np.lexsort((p[:, col.P_LANE], p[:, col.P_VECTOR], p[:, col.P_REGION]))]
     if len(p) == 0:
-        return np.zeros((1, 4), np.int64), np.zeros((1, col.P_COLUMNS), np.int64)
+        return np.zeros((1, 5), np.int64), np.zeros((1, col.P_COLUMNS), np.int64), bool(ok.all())
     new = np.ones(len(p), bool)
     new[1:] = (p[1:, [col.P_REGION, col.P_VECTOR]] != p[:-1, [col.P_REGION, col.P_VECTOR]]).any(axis=1)
     first = np.flatnonzero(new)
-    tiles = np.stack(
-        [p[first, col.P_VECTOR], p[first, col.P_ROWS], first, np.append(first[1:], len(p))], axis=1
-    ).astype(np.int64)
-    region = p[first, col.P_REGION]
+    depth = np.maximum.reduceat(p[:, col.P_ROWS], first)
+    region, vector = p[first, col.P_REGION], p[first, col.P_VECTOR]
+    per_row = -(-np.maximum.reduceat(p[:, col.P_LANE] + p[:, col.P_COLS], first) // HALVES)
+    tiles = np.stack([vector, depth, first, np.append(first[1:], len(p)), per_row], axis=1).astype(np.int64)
     every = np.arange(len(rows))
     rows[:, kernel.R_TILE0] = np.searchsorted(region, every, side="left")
     rows[:, kernel.R_TILE1] = np.searchsorted(region, every, side="right")
-    return tiles, np.ascontiguousarray(p)
+    apart = (region[1:] != region[:-1]) | (vector[1:] >= vector[:-1] + per_row[:-1] * depth[:-1])
+    beside = new[1:] | (p[1:, col.P_LANE] >= p[:-1, col.P_LANE] + p[:-1, col.P_COLS])
+    return tiles, np.ascontiguousarray(p), bool(ok.all() and apart.all() and beside.all())

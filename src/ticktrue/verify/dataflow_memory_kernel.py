@@ -12,7 +12,6 @@ from ticktrue.program.hashing import BAD, ZERO, U, leaf, mix, select
 from ticktrue.verify.dataflow_plan_kernel import BF16, F32, HALVES, fill, inner, lanes_of
 
 BLOCK = 64
-TILE_VECTORS = 2  # a row of a weight tile: 320 bf16 columns
 
 SCRATCH, INBOX, STATE = int(RegionClass.SCRATCH), int(RegionClass.INBOX), int(RegionClass.STATE)
 TILES, ROWS, LANES_F32, KV = int(Packing.TILES), int(Packing.ROWS), int(Packing.LANES), int(Packing.KV)
@@ -35,8 +34,8 @@ ROPE_A, ROPE_B = int(Packing.ROPE_A), int(Packing.ROPE_B)
     R_BASE,
 ) = range(13)
 R_COLUMNS = 13
-# columns of the tile table: vector in its region, rows, pieces [first, last)
-W_VECTOR, W_ROWS, W_PIECE0, W_PIECE1 = range(4)
+# columns of the tile table: vector in its region, rows, pieces [first, last), vectors per row
+W_VECTOR, W_ROWS, W_PIECE0, W_PIECE1, W_STRIDE = range(5)
 # columns of the tensor table
 N_OUTPUTS, N_INPUTS, N_SHARD, N_BASE = range(4)
 # what the model, the plan and the step kind fix
@@ -58,25 +57,26 @@ def tile_at(mem, region, off):
     t = lo - 1
     if t < mem.regions[region, R_TILE0]:
         return -1
-    return t if off < mem.tiles[t, W_VECTOR] + TILE_VECTORS * mem.tiles[t, W_ROWS] else -1
+    return t if off < mem.tiles[t, W_VECTOR] + mem.tiles[t, W_STRIDE] * mem.tiles[t, W_ROWS] else -1
 
 
 @inner
 def _tile_leaves(mem, chip, where, lanes, out):
-    """Lanes of a vector of a weight tile: row k of the tile is two vectors, its lanes those of the pieces."""
+    """Lanes of a vector of a weight tile: row k of the tile is one or two vectors, its lanes those of the pieces."""
     region, off = where
     t = tile_at(mem, region, off)
     if t < 0:
         return
     inside = off - mem.tiles[t, W_VECTOR]
-    k, shift = inside // TILE_VECTORS, inside % TILE_VECTORS * HALVES
+    stride = mem.tiles[t, W_STRIDE]
+    k, shift = inside // stride, inside % stride * HALVES
     for i in range(mem.tiles[t, W_PIECE0], mem.tiles[t, W_PIECE1]):
         piece = mem.pieces[i]
         tensor = piece[col.P_TENSOR]
         outputs, inputs = mem.tensors[tensor, N_OUTPUTS], mem.tensors[tensor, N_INPUTS]
         first = chip * mem.tensors[tensor, N_SHARD] + piece[col.P_COL0] - piece[col.P_LANE]
         kk = piece[col.P_K0] + k
-        if kk >= inputs:
+        if kk >= inputs or k >= piece[col.P_ROWS]:
             continue
         end = min(piece[col.P_LANE] + piece[col.P_COLS], outputs - first, shift + lanes[1])
         for lane in range(max(piece[col.P_LANE], shift + lanes[0]), end):

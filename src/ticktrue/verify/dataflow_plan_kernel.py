@@ -274,7 +274,7 @@ def _alias(rows, stat, r):
 
 @nb.njit(cache=True)
 def analyse(rows, order, lazy_load):
-    """The static table. `lazy_load` int64[R]: 1 for a LOAD of exactly one whole weight tile."""
+    """The static table. `lazy_load` int64[R]: vectors per row where a LOAD is exactly one whole weight tile, else 0."""
     count = rows.shape[0]
     stat = np.zeros((count, S_COLUMNS), np.int64)
     for at in range(count):
@@ -296,9 +296,9 @@ def analyse(rows, order, lazy_load):
             stat[r, S_PLANE_ROWS] = min(
                 row[col.C_N] * brought, max(lanes_of(row[col.C_DTYPE]) - row[col.C_A0], 0)
             )
-            whole = row[col.C_N] * row[col.C_M] == 1 and row[col.C_X0] == 2 and row[col.C_X1] == 0
+            whole = row[col.C_N] * row[col.C_M] == 1 and row[col.C_X0] > 0 and row[col.C_X1] == 0
             same = row[col.C_WIDTH] == rows[row[col.C_S0], col.C_WIDTH]
-            stat[r, S_LAZY] = whole and same and lazy_load[row[col.C_S0]]
+            stat[r, S_LAZY] = whole and same and lazy_load[row[col.C_S0]] == row[col.C_X0]
         else:
             stat[r, S_ACTIVE] = _active(rows, stat, r)
             stat[r, S_ALIAS] = _alias(rows, stat, r)
@@ -318,7 +318,7 @@ def _needs(rows, order, lazy_load, stat):
         op = rows[r, col.C_OP]
         stat[r, S_LOW] = low[r]
         stat[r, S_LANES] = min(high[r], stat[r, S_ACTIVE])
-        if lazy_load[r] and not kept[r]:
+        if lazy_load[r] > 0 and not kept[r]:
             stat[r, S_LAZY] = 1
         if stat[r, S_BROKEN]:
             continue

@@ -12,7 +12,7 @@ from ticktrue.verify.verdict import Findings
 GREATEST = 2**31 - 1
 BF16_LANES = VECTOR_BYTES // 2
 BEAT_VECTORS = 4
-TILE_ROW_VECTORS = 2
+VECTOR_LANES = 160  # bf16 columns in a vector
 _PACKINGS = {
     RegionClass.WEIGHT: {Packing.TILES, Packing.ROWS},
     RegionClass.CONST: {Packing.LANES, Packing.ROPE_A, Packing.ROPE_B},
@@ -47,8 +47,9 @@ def check_image(image: Image, system: System, findings: Findings) -> bool:
 def _key_ranges(image: Image, findings: Findings) -> bool:
     key, fine = image.key, True
     for name in ("max_context", "slots", "t_max", "vocab", "kv_heads", "heads", "head_dim"):
-        if not whole(getattr(key, name), 1):
-            findings.field("V112", f"key.{name}", f"expected a positive number, found {getattr(key, name)!r}")
+        high = 1 if name == "slots" else GREATEST  # one slot in this version of the format
+        if not whole(getattr(key, name), 1, high):
+            findings.field("V112", f"key.{name}", f"expected 1 to {high:_}, found {getattr(key, name)!r}")
             fine = False
     for name in ("chips", "h", "cp"):
         if not whole(getattr(key.plan, name), 1, LANE_BLOCKS * LANE_BLOCKS):
@@ -225,10 +226,7 @@ def _pieces(image: Image, findings: Findings) -> None:
     )
     tensor = p[:, col.P_TENSOR]
     tests = (
-        (
-            p[:, col.P_VECTOR] + TILE_ROW_VECTORS * p[:, col.P_ROWS] > vectors,
-            "the tile ends beyond its region",
-        ),
+        (_tile_ends(p) > vectors, "the tile ends beyond its region"),
         (p[:, col.P_LANE] + p[:, col.P_COLS] > LANES, f"the piece ends beyond lane {LANES}"),
         (p[:, col.P_K0] + p[:, col.P_ROWS] > inputs[tensor], "the piece has rows beyond the tensor's inputs"),
         (
@@ -264,20 +262,29 @@ def _shards(image: Image, cut: set[int], findings: Findings) -> None:
             findings.field("V100", f"tensor {t.name}, shard", f"expected {expected}, found {t.shard}")
 
 
+def _tile_ends(p: np.ndarray) -> np.ndarray:
+    """First vector after the tile of each piece: as many rows as its tallest piece, as many vectors as its last lane needs."""
+    _, tile = np.unique(p[:, [col.P_REGION, col.P_VECTOR]], axis=0, return_inverse=True)
+    tile = tile.reshape(-1)
+    rows, lanes = (np.zeros(len(p), dtype=np.int64) for _ in range(2))
+    np.maximum.at(rows, tile, p[:, col.P_ROWS])
+    np.maximum.at(lanes, tile, p[:, col.P_LANE] + p[:, col.P_COLS])
+    return np.asarray(p[:, col.P_VECTOR] + (rows * -(-lanes // VECTOR_LANES))[tile])
+
+
 def _tiles(p: np.ndarray, findings: Findings) -> None:
-    """Pieces of one tile have its rows and their own lanes; tiles follow each other."""
+    """Pieces of one tile have their own lanes; tiles follow each other."""
     p = p[np.lexsort((p[:, col.P_LANE], p[:, col.P_VECTOR], p[:, col.P_REGION]))]
     a, b = p[:-1], p[1:]
     region = a[:, col.P_REGION] == b[:, col.P_REGION]
     tile = region & (a[:, col.P_VECTOR] == b[:, col.P_VECTOR])
     tests = (
-        (tile & (a[:, col.P_ROWS] != b[:, col.P_ROWS]), "pieces of one tile have different numbers of rows"),
         (
             tile & (a[:, col.P_LANE] + a[:, col.P_COLS] > b[:, col.P_LANE]),
             "two pieces of one tile share lanes",
         ),
         (
-            region & ~tile & (a[:, col.P_VECTOR] + TILE_ROW_VECTORS * a[:, col.P_ROWS] > b[:, col.P_VECTOR]),
+            region & ~tile & (_tile_ends(p)[:-1] > b[:, col.P_VECTOR]),
             "two tiles overlap",
         ),
     )

@@ -1,6 +1,9 @@
 """Exit statuses and how failures are told."""
 
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -127,3 +130,13 @@ def test_no_cache_directory_is_an_environment_problem(cli, monkeypatch):
     ran = cli("run")
     assert ran.status == 4
     assert ran.err.startswith("T415")
+
+
+def test_a_reader_that_goes_away_is_no_bug():
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "ticktrue", "hw", "list", "--quiet"]
+    ran = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert ran.returncode == 141
+    assert ran.stderr == b""

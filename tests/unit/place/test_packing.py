@@ -1,4 +1,4 @@
-"""Packed narrow shards: every weight once, equal rows per tile, partials in K order, little waste."""
+"""Packed narrow shards: every weight once, partials in K order, little waste."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,13 +17,13 @@ def test_every_weight_lies_in_exactly_one_place(shapes: list[tuple[int, int]], d
     end = 0
     for tile in packed.tiles:
         assert tile.vector == end
-        end += 2 * tile.rows
+        end += tile.per_row * tile.rows
         lanes: set[int] = set()
         for p in tile.pieces:
-            assert p.rows == tile.rows, "a tile holds pieces of equal rows"
+            assert p.rows <= tile.rows
             own = set(range(p.lane, p.lane + p.cols))
             assert not own & lanes
-            assert max(own) < 320
+            assert max(own) < 160 * tile.per_row <= 320
             lanes |= own
             assert p.column == p.record * 320 + p.to_lane
             for c in range(p.column, p.column + p.cols):
@@ -49,8 +49,8 @@ def test_partials_of_a_record_are_numbered_in_ascending_k(shapes: list[tuple[int
         assert [k for _, k in ordered] == sorted(k for _, k in ordered)
 
 
-def test_smollm2_stores_little_more_than_it_needs() -> None:
-    """All phases of one SmolLM2 layer at 8 chips: stored / needed (bf16) below 1.10 (design: 1.05-1.09)."""
+def test_smollm2_layer_stores_little_more_than_it_needs() -> None:
+    """All phases of one SmolLM2 layer at 8 chips: stored / needed bytes, counted with every padded lane and row."""
     phases = [
         (Matrix(0, 576, 0, 72), Matrix(1, 576, 0, 24), Matrix(2, 576, 0, 24)),
         (Matrix(0, 576, 0, 72),),
@@ -59,5 +59,4 @@ def test_smollm2_stores_little_more_than_it_needs() -> None:
     ]
     stored = sum(pack(p, 160).vectors * 320 for p in phases)
     needed = sum(m.inputs * m.count * 2 for p in phases for m in p)
-    assert stored / needed < 1.25
-    assert sum(pack(p, 160).vectors * 320 for p in phases[2:3]) / (576 * 384 * 2) < 1.34
+    assert stored / needed < 1.12
