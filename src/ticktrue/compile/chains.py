@@ -243,7 +243,9 @@ class _Offsets:
         if OPS[row[col.T_OP]].kind in {Kind.REDUCE, Kind.RESHAPE}:
             first += (row[col.T_N] - 1) * row[col.T_P]
         if row[col.T_OP] == Op.SEND:
-            first += self._link[row[col.T_PATTERN]] + self._table.guard
+            pattern = row[col.T_PATTERN]
+            rest = (row[col.T_WIDTH] - 1) * self.slot[pattern]  # the link latency holds the first vector's slot
+            first += self._link[pattern] + rest + self._table.guard
         return first
 
     def _span(self, row: tuple[int, ...]) -> int:

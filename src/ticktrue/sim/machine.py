@@ -53,10 +53,11 @@ class Machine:
     def arrival(self, rows: Int64) -> Int64:
         """Cycles from a row's event (a fold's last event) to its result at whoever hears it: int64[R].
 
-        A SEND's result is what the RECEIVE hears: link latency, one slot included, and guard.
+        A SEND's result is what the RECEIVE hears: link latency, one slot included, the packet's further slots, and guard.
         """
         op = rows[:, col.C_OP]
-        link = self.latency[rows[:, col.C_PATTERN]] + self.table.guard
+        rest = (rows[:, col.C_WIDTH] - 1) * self.slot.max(axis=1)[rows[:, col.C_PATTERN]]
+        link = self.latency[rows[:, col.C_PATTERN]] + rest + self.table.guard
         return self.table.latency[op] + np.where(op == Op.SEND, link, 0)
 
     def write_end(self, rows: Int64) -> Int64:

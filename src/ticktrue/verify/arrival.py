@@ -6,7 +6,7 @@ from ticktrue.isa import Op, Unit
 from ticktrue.program import columns as col
 from ticktrue.program import output_progression
 from ticktrue.program.types import Int64
-from ticktrue.verify.scope import Scope, link_latency
+from ticktrue.verify.scope import Scope, link_latency, link_slot
 from ticktrue.verify.stored import YIELDS
 
 _PROGRESSION = (col.C_ISSUE, col.C_N, col.C_P, col.C_M, col.C_Q)
@@ -35,6 +35,9 @@ def _operands(scope: Scope, out: Int64) -> None:
         expected = out[source].copy()
         receive = op == Op.RECEIVE
         expected[receive, 0] += link[rows[receive, col.C_PATTERN]] + scope.flat.table.guard
+        sent = rows[source[receive]]
+        # the link latency holds one slot: a packet of several vectors has arrived when its last one has
+        expected[receive, 0] += (sent[:, col.C_WIDTH] - 1) * link_slot(scope)[rows[receive, col.C_PATTERN]]
         # copies that hear one row hear it later and later: each copy at its own transit
         expected[:, 0] += np.where(rows[source, col.C_K] == 0, stagger, 0)
         late = heard & (rows[:, col.C_ISSUE] != expected[:, 0])

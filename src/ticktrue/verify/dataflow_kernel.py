@@ -240,23 +240,22 @@ def _activations(run, rows, stat, r, chip, count):
 
 
 @inner
-def _column(run, base, start, xs, out):
-    """Ordered sums of every xs[e] with one weight column, its leaves from index `start` on, into out[e]."""
+def _column(tag_pass, base, start, xs, w, out):
+    """Ordered sums of every xs[e] with one weight column, its leaves from index `start` on, into out[e]; `w` is room for it."""
     events, count = xs.shape
     if events == 1:
         total = ZERO
         for k in range(count):
             total += xs[0, k] * leaf(base, U(start + k))
-        out[0] = seal(run.tags[T_PASS], total)
+        out[0] = seal(tag_pass, total)
         return
-    w = run.column[:count]
     for k in range(count):
         w[k] = leaf(base, U(start + k))
     for e in range(events):
         total = ZERO
         for k in range(count):
             total += xs[e, k] * w[k]
-        out[e] = seal(run.tags[T_PASS], total)
+        out[e] = seal(tag_pass, total)
 
 
 @inner
@@ -282,9 +281,9 @@ def _pass_weights(run, rows, stat, r, chip):
             continue
         if count != counted:
             xs, counted = _activations(run, rows, stat, r, chip, count), count
+        base, start = mem.bases[mem.tensors[tensor, N_BASE]], first * inputs + piece[col.P_K0]
         for c in range(c0, c1):
-            start = (first + c) * inputs + piece[col.P_K0]
-            _column(run, mem.bases[mem.tensors[tensor, N_BASE]], start, xs, result[:, c])
+            _column(run.tags[T_PASS], base, start + c * inputs, xs, run.column, result[:, c])
 
 
 @inner

@@ -311,22 +311,40 @@ def gather(mem, where, row, span, out, spare):
         load(mem, (chip, region, off + first * stride), width, dtype, 0, out, spare[1])
         return
     ka = lanes_of(dtype)
-    plain = mem.regions[region, R_PACKING] == ROWS and dtype == BF16
     fill(out, 0, out.size, ZERO)
     tagged = mix(mem.tag_gather, U(fn))
-    for x in range(count):
-        a = (first + x) % 512 if fn == P_MOD else first + x
-        key = mix(tagged, U(a))
-        for v in range(min(width, (out.size + ka - 1) // ka)):
-            o, size = off + a * stride + v, min(ka, out.size - v * ka)
-            if plain and 0 <= o < mem.regions[region, R_VECTORS]:
-                base, start, lanes = _run_of(mem, chip, region, o)
-                for lane in range(min(size, lanes)):
-                    out[v * ka + lane] += key * leaf(base, U(start + lane))
-                continue
-            read(mem, chip, (region, o), dtype, (0, size), spare[0], spare[1])
+    for v in range(min(width, (out.size + ka - 1) // ka)):
+        size = min(ka, out.size - v * ka)
+        if first == 0 and fn != P_MOD and _is_table(mem, region, dtype, off + v, (stride, count)):
+            base, start, lanes = _run_of(mem, chip, region, off + v)
+            step = stride // mem.regions[region, R_STRIDE] * mem.tensors[mem.regions[region, R_TENSOR], N_INPUTS]
+            _gather_table(tagged, base, start, (count, step), out[v * ka : v * ka + max(0, min(size, lanes))])
+            continue
+        for x in range(count):
+            a = (first + x) % 512 if fn == P_MOD else first + x
+            key = mix(tagged, U(a))
+            read(mem, chip, (region, off + a * stride + v), dtype, (0, size), spare[0], spare[1])
             for lane in range(size):
                 out[v * ka + lane] += key * spare[0, lane]
+
+
+@inner
+def _is_table(mem, region, dtype, off, span):
+    """Whether values 0 .. count - 1 name whole records of an embedding; span = (vectors between two of them, count)."""
+    r = mem.regions[region]
+    stride, count = span
+    whole = stride > 0 and stride % r[R_STRIDE] == 0 and r[R_PACKING] == ROWS and dtype == BF16
+    return whole and off >= 0 and off + (count - 1) * stride < r[R_VECTORS]
+
+
+@inner
+def _gather_table(tagged, base, start, span, out):
+    """The sum of `gather` over values 0 .. count - 1 whose elements lie `step` leaves apart; span = (count, step)."""
+    count, step = span
+    for a in range(count):
+        key, at = mix(tagged, U(a)), start + a * step
+        for lane in range(out.size):
+            out[lane] += key * leaf(base, U(at + lane))
 
 
 @inner

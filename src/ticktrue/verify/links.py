@@ -5,7 +5,7 @@ import numpy as np
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
 from ticktrue.verify.ports import Uses
-from ticktrue.verify.scope import Scope, link_latency, sends
+from ticktrue.verify.scope import Scope, link_latency, link_slot, sends
 
 _USE = (col.C_ISSUE, col.C_N, col.C_P, col.C_M, col.C_Q)
 
@@ -61,6 +61,7 @@ def _queues(scope: Scope, target: np.ndarray) -> None:
     depth, send = chip.value("c2c_fifo_vectors"), sends(scope)
     due = link_latency(scope)[scope.rows[send, col.C_PATTERN]] + scope.flat.table.guard
     due += chip.value("c2c_jitter_cycles") + chip.value("deskew_hold_cycles")
+    due += (scope.rows[send, col.C_WIDTH] - 1) * link_slot(scope)[scope.rows[send, col.C_PATTERN]]
     sources = np.arange(len(target))[:, None]
     latency, slots = (
         m.astype(np.int64)[sources, target]

@@ -87,11 +87,20 @@ class Scope:
 
 def link_latency(scope: Scope) -> Int64:
     """Greatest latency of any link of each pattern, which all copies of a SEND keep to: int64[patterns]."""
-    plan, latency = scope.flat.plan, scope.system.latency_matrix()
+    return _slowest(scope, scope.system.latency_matrix())
+
+
+def link_slot(scope: Scope) -> Int64:
+    """Longest slot of any link of each pattern: int64[patterns]."""
+    return _slowest(scope, scope.system.slot_matrix())
+
+
+def _slowest(scope: Scope, matrix: np.ndarray) -> Int64:
+    plan = scope.flat.plan
     out = np.zeros(3, dtype=np.int64)
     for pattern in range(3):
         members = range(plan.size(pattern))
-        pairs = [int(latency[c, plan.member(pattern, c, i)]) for c in range(plan.chips) for i in members]
+        pairs = [int(matrix[c, plan.member(pattern, c, i)]) for c in range(plan.chips) for i in members]
         out[pattern] = max([0, *pairs])
     return out
 

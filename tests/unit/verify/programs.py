@@ -100,7 +100,8 @@ class Draft:
             first += (source[col.T_N] - 1) * source[col.T_P]
         if row[col.T_OP] == Op.RECEIVE:
             latency = self.system.latency_matrix()[: self.plan.chips, : self.plan.chips]
-            first += int(latency.max()) + self.table.guard
+            slot = self.system.slot_matrix()[: self.plan.chips, : self.plan.chips]
+            first += int(latency.max()) + (source[col.T_WIDTH] - 1) * int(slot.max()) + self.table.guard
         return first
 
     def _class_row(self, r: dict) -> list[int]:

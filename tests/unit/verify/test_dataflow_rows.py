@@ -389,15 +389,19 @@ def test_pass_through_a_weight_tile(whole, rows):
             assert read("s", 4 * t, 71, chip=chip) == [*want[10:80], 0]
 
 
-def test_pass_through_a_short_tile_of_two_pieces():
+@pytest.mark.parametrize("whole", [True, False], ids=["whole tile", "in two events"])
+def test_pass_through_a_tile_of_two_pieces_of_unequal_height(whole):
+    """150 columns need one vector per row; the second piece is shorter than the tile."""
     b = Bench()
     c = b.chain()
-    w = c.load(b.at("w", 320), progress(1), BF16, 116, wide=True)
-    plane = c.install(w, BF16, Keep(0, 320), per_row=2)
+    n, width = (1, 58) if whole else (2, 29)
+    w = c.load(b.at("w", 320, width if n > 1 else 0), progress(n), BF16, width, wide=True)
+    plane = c.install(w, BF16, Keep(0, 160), per_row=1)
     c.store(c.matmul(activations(b, c, 1), plane), b.at("s"), F32, 4)
     c.end()
     x = [slow.convert(g(k)) for k in range(58)]
-    want = [slow.dot(x, [weight(1, n, 160 + k) for k in range(58)]) for n in range(WIDTH)]
+    want = [slow.dot(x[: 58 if n < 100 else 40], [weight(1, n, 160 + k) for k in range(58 if n < 100 else 40)])
+            for n in range(WIDTH)]  # fmt: skip
     assert b.run()("s", 0, 151, chip=1) == [*want, 0]
 
 

@@ -166,7 +166,7 @@ FAULTS = [
     Fault("V100", "plan of more chips than h * cp", lambda g: p.with_key(g, plan=Plan(4, 1, 2))),
     Fault("V100", "plan of more chips than exist", lambda g: p.with_key(g, plan=Plan(8, 1, 8))),
     Fault("V100", "piece beyond its tensor", lambda g: pieces(g, 1, "k0", 161)),
-    Fault("V100", "piece beyond its region", lambda g: pieces(g, 1, "vector", 1)),
+    Fault("V100", "piece beyond its region", lambda g: pieces(g, 1, "vector", 250)),
     Fault("V100", "piece beyond the lanes", lambda g: pieces(g, 1, "lane", 161)),
     Fault("V100", "piece beyond the shard", lambda g: pieces(g, 1, "col0", 1)),
     Fault("V100", "elements that no piece holds", lambda g: pieces(g, 1, "cols", 159)),
