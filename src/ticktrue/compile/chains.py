@@ -227,11 +227,14 @@ class _Offsets:
             self._link[pattern] = max((int(latency[a, b]) for a, b in pairs if a != b), default=0)
             self.slot[pattern] = max((int(slots[a, b]) for a, b in pairs if a != b), default=0)
 
-    def hold(self, row: tuple[int, ...]) -> int:
-        """W of a template row."""
+    def hold(self, rows: TemplateKey, r: int) -> int:
+        """w of a template row."""
+        row = rows[r]
         op, width = row[col.T_OP], row[col.T_WIDTH]
         if op == Op.INSTALL:
-            return max(1, -(-width * 320 // self._table.weight_load_bytes))
+            source = row[col.T_S0]
+            loading = self.hold(rows, source) if rows[source][col.T_WIDE] else 1
+            return max(loading, -(-width * 320 // self._table.weight_load_bytes))
         if op in {Op.SEND, Op.RECEIVE}:
             return self.slot[row[col.T_PATTERN]] * width
         unit = Unit.MEM_WIDE if row[col.T_WIDE] else OPS[op].units[0]
@@ -248,8 +251,9 @@ class _Offsets:
             first += self._link[pattern] + rest + self._table.guard
         return first
 
-    def _span(self, row: tuple[int, ...]) -> int:
-        return (row[col.T_N] - 1) * row[col.T_P] + (row[col.T_M] - 1) * row[col.T_Q] + self.hold(row)
+    def _span(self, rows: TemplateKey, r: int) -> int:
+        row = rows[r]
+        return (row[col.T_N] - 1) * row[col.T_P] + (row[col.T_M] - 1) * row[col.T_Q] + self.hold(rows, r)
 
     def _earliest(self, rows: TemplateKey, offsets: list[int], r: int) -> int:
         row = rows[r]
@@ -260,11 +264,11 @@ class _Offsets:
         if row[col.T_OP] == Op.PASS:
             i = row[col.T_S1]
             install = rows[i]
-            ready = offsets[i] + (install[col.T_N] - 1) * install[col.T_P] + self.hold(install)
+            ready = offsets[i] + (install[col.T_N] - 1) * install[col.T_P] + self.hold(rows, i)
             need = max(need, ready + int(self._table.latency[Op.INSTALL]))
             for other in range(r):
                 if rows[other][col.T_OP] == Op.PASS and rows[other][col.T_S1] == i:
-                    need = max(need, offsets[other] + self._span(rows[other]))
+                    need = max(need, offsets[other] + self._span(rows, other))
         return need
 
     def _delay(self, rows: TemplateKey, offsets: list[int], s: int, by: int) -> None:

@@ -76,6 +76,10 @@ def hold_cycles(table: OpTable, rows: Int64, slots: npt.NDArray[np.int64]) -> In
     w[install] = -(-rows[install, col.C_WIDTH] * 320 // table.weight_load_bytes)
     link = (rows[:, col.C_UNIT] == Unit.C2C_SEND) | (rows[:, col.C_UNIT] == Unit.C2C_RECV)
     w[link] = slots[link] * rows[link, col.C_WIDTH]
+    source = np.flatnonzero(install & (rows[:, col.C_S0] >= 0))
+    loaded = rows[source, col.C_S0]
+    wide = rows[loaded, col.C_UNIT] == Unit.MEM_WIDE  # a tile is not in before its LOAD has brought all of it
+    w[source[wide]] = np.maximum(w[source[wide]], w[loaded[wide]])
     return np.maximum(w, 1)
 
 

@@ -21,6 +21,8 @@ from ticktrue.compile import (
 from ticktrue.errors import Error, InputError, UsageError
 from ticktrue.hw import load_system
 from ticktrue.program import StepKind, decode, encode
+from ticktrue.sim import simulate
+from ticktrue.verify import verify
 
 SCRIPT = """
 import sys, hashlib
@@ -98,3 +100,14 @@ def test_timetables_share_one_image_and_come_sorted() -> None:
     kinds = [StepKind(4, 1, 2, "last", "chip"), StepKind(1, 1, 3, "last", "chip"), StepKind(1, 1, 1, "last", "chip")]
     program = compile_program(SPEC, load_system("groq3-lpx-tray").subset(2), Options(), kinds)
     assert [t.kind for t in program.timetables] == sorted(kinds)
+
+
+@pytest.mark.parametrize(("fact", "value"), [("mxm_weight_load_bytes_per_cycle", 100_000), ("mxm_weight_load_bytes_per_cycle", 10_240),
+                                             ("c2c_guard_cycles", 16), ("vxm_ports", 32)])  # fmt: skip
+def test_programs_for_other_machines_are_legal_and_on_time(fact: str, value: int) -> None:
+    """A fact at the end of its range gives another program, as legal and as exact."""
+    system = load_system("groq3-lpx-tray").subset(3).with_fact(fact, value)
+    kind = StepKind(4, 1, 3, "all", "chip")
+    program = compile_program(SPEC, system, Options(), [kind])
+    assert verify(program, system).violations == ()
+    assert simulate(program, system, kind).mismatches == ()
