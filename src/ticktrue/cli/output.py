@@ -207,8 +207,16 @@ class Terminal:
         self._end_stream()
 
 
+class _Console(Console):
+    """A console whose broken pipe is the caller's to tell; rich would exit with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Passes it on."""
+        raise BrokenPipeError
+
+
 def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    console = _Console(stderr=stderr, highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     return console

@@ -33,6 +33,7 @@ TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.LAST),
 )
 ZERO = np.float32(0)
+FEW = 16  # columns at or below which SIMD lanes are better spent on events
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -102,7 +103,7 @@ def _store(s, at, words, floats, pool, token, pos, valid, cp, c):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _pass(s, at, words, floats, pool, a0, a1, a2, a3):
+def _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned):
     """PASS: one call of the ordered product per tile; tile j for pass j where the INSTALL has several."""
     for j in range(s[L_M]):
         tile = j if s[L_X1] == 1 else 0
@@ -145,6 +146,23 @@ def _pass(s, at, words, floats, pool, a0, a1, a2, a3):
                 o,
                 s[L_SO],
                 s[L_N],
+                a0,
+            )
+        elif s[L_C1] - s[L_C0] <= FEW and s[L_N] >= FEW:
+            matmul.pass_few(
+                pool,
+                s[L_B] + tile * s[L_X0],
+                s[L_STRIDE],
+                s[L_ROWS],
+                s[L_C0],
+                s[L_C1],
+                pool,
+                x,
+                s[L_SA],
+                o,
+                s[L_SO],
+                s[L_N],
+                turned,
                 a0,
             )
         else:
@@ -281,6 +299,7 @@ def run(steps, address, peer, table, words, floats, pools, token, pos, valid, cp
     a0, a1 = np.empty(320, np.float32), np.empty(320, np.float32)
     a2, a3 = np.empty(320, np.float32), np.empty(320, np.float32)
     scratch = np.empty(512, np.float32)
+    turned = np.empty(64 * 320, np.float32)
     for x in range(steps.shape[0]):
         s = steps[x]
         op = s[L_OP]
@@ -299,7 +318,7 @@ def run(steps, address, peer, table, words, floats, pools, token, pos, valid, cp
                 _store(s, address[chip, x], words, floats, source, token, pos, valid, cp, c)
             elif op == PASS:
                 at = address[chip, s[L_SOURCE]] if s[L_MODE] != 2 else 0
-                _pass(s, at, words, floats, pool, a0, a1, a2, a3)
+                _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned)
             elif op == MERGE:
                 _merge(s, pool)
             elif op == MOVE:

@@ -19,6 +19,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "_one_bf16": (f"void(uint16[::1]{_I * 4}, {_F}{_I}, {_F})",),
     "pass_bf16": (f"void(uint16[::1]{_I * 5}, {_F}{_I * 5}, {_F}, {_F}, {_F}, {_F})",),
     "pass_f32": (f"void({_F}{_I * 5}, {_F}{_I * 5}, {_F})",),
+    "pass_few": (f"void({_F}{_I * 5}, {_F}{_I * 5}, {_F}, {_F})",),
     "pass_ones": (f"void({_F}{_I * 6})",),
 }
 
@@ -153,6 +154,31 @@ def pass_f32(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, a0):
             k += 1
         to = o + e * so + c0
         pool[to : to + n] = b0
+
+
+@njit(cache=True, error_model="numpy")
+def pass_few(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, turned, sums):
+    """As `pass_f32` where columns are few and events many: SIMD lanes are 64 events, k still ascends in each.
+
+    `turned` is float32 scratch of 64 * rows, `sums` of 64.
+    """
+    for first in range(0, events, 64):
+        n = min(64, events - first)
+        for e in range(n):
+            begin = x + (first + e) * sx
+            row = pool[begin : begin + rows]
+            for k in range(rows):
+                turned[k * 64 + e] = row[k]
+        for c in range(c0, c1):
+            for e in range(n):
+                sums[e] = _ZERO
+            for k in range(rows):
+                w = tile[at + k * stride + c]
+                column = turned[k * 64 : k * 64 + n]
+                for e in range(n):
+                    sums[e] = sums[e] + (column[e] * w)
+            for e in range(n):
+                pool[o + (first + e) * so + c] = sums[e]
 
 
 @njit(cache=True, error_model="numpy")

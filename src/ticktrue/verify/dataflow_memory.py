@@ -137,7 +137,7 @@ def _place_cells(rows: Int64, regions: tuple[Region, ...], positions: int) -> in
 
 
 def _tiles(image: Image, rows: Int64) -> tuple[Int64, Int64, bool]:
-    """The tile table, the pieces in its order, and whether no two pieces claim one place; fills the tile range of each region."""
+    """The tile table, the pieces in its order, and whether each has a place of its own; fills the tile range of each region."""
     p = image.pieces.astype(np.int64)
     ok = (p[:, col.P_REGION] >= 0) & (p[:, col.P_REGION] < len(image.regions))
     ok &= (p[:, col.P_TENSOR] >= 0) & (p[:, col.P_TENSOR] < len(image.tensors))
@@ -157,6 +157,8 @@ def _tiles(image: Image, rows: Int64) -> tuple[Int64, Int64, bool]:
     every = np.arange(len(rows))
     rows[:, kernel.R_TILE0] = np.searchsorted(region, every, side="left")
     rows[:, kernel.R_TILE1] = np.searchsorted(region, every, side="right")
-    apart = (region[1:] != region[:-1]) | (vector[1:] >= vector[:-1] + per_row[:-1] * depth[:-1])
+    end = vector + per_row * depth
+    inside = (vector >= 0) & (end <= rows[region, kernel.R_VECTORS])
+    apart = (region[1:] != region[:-1]) | (vector[1:] >= end[:-1])
     beside = new[1:] | (p[1:, col.P_LANE] >= p[:-1, col.P_LANE] + p[:-1, col.P_COLS])
-    return tiles, np.ascontiguousarray(p), bool(ok.all() and apart.all() and beside.all())
+    return tiles, np.ascontiguousarray(p), bool(ok.all() and inside.all() and apart.all() and beside.all())

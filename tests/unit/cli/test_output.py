@@ -1,10 +1,10 @@
 """What goes to which stream, on a terminal and elsewhere."""
 
+import contextlib
 import os
 import pty
 import sys
-
-import pytest
+import time
 
 from ticktrue.cli.output import Output, Terminal, table_lines
 
@@ -43,54 +43,66 @@ def test_progress_of_a_download_is_one_line(capsys):
     assert capsys.readouterr().err == "fetch m: 2,000 bytes\n"
 
 
-@pytest.fixture
-def screen(monkeypatch):
-    """stdout and stderr on one terminal of 80 columns; call for what was written."""
+@contextlib.contextmanager
+def on_screen(monkeypatch):
+    """stdout and stderr on one terminal of 80 columns; gives what to call for what was written."""
     ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
     stream = os.fdopen(theirs, "w", buffering=1)
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
-    yield lambda: (stream.flush(), os.read(ours, 100_000).decode())[1]
-    stream.close()
+
+    def written() -> str:
+        stream.flush()
+        time.sleep(0.05)  # the line discipline works on its own
+        return os.read(ours, 100_000).decode()
+
+    yield written
     os.close(ours)
+    with contextlib.suppress(OSError):
+        stream.close()
 
 
-def test_a_spinner_on_a_terminal_leaves_nothing(screen):
-    terminal = Terminal(Output())
-    with terminal.stage("outer"):
-        with terminal.stage("inner"):
-            terminal.detail("a count")
-        terminal.stream("text")
-    terminal.close()
-    written = screen()
-    for word in ("outer", "inner"):
-        assert word in written
-    assert written.endswith("text\r\n")
+def test_a_spinner_on_a_terminal_leaves_nothing(monkeypatch):
+    with on_screen(monkeypatch) as screen:
+        terminal = Terminal(Output())
+        with terminal.stage("outer"):
+            with terminal.stage("inner"):
+                terminal.detail("a count")
+            terminal.stream("text")
+        terminal.close()
+        written = screen()
+        assert "outer" in written
+        assert "\x1b[2K" in written
+        assert written.endswith("text\r\n")
 
 
-def test_a_stage_amid_the_text_stands_behind_it_and_goes(screen):
-    terminal = Terminal(Output())
-    terminal.stream("some text")
-    with terminal.stage("compiling"):
-        pass
-    terminal.stream(" goes on")
-    terminal.close()
-    assert screen() == "some text [compiling]\x1b[12D\x1b[K goes on\r\n"
+def test_a_stage_amid_the_text_stands_behind_it_and_goes(monkeypatch):
+    with on_screen(monkeypatch) as screen:
+        terminal = Terminal(Output())
+        terminal.stream("some text")
+        with terminal.stage("compiling"):
+            pass
+        terminal.stream(" goes on")
+        terminal.close()
+        assert screen() == "some text [compiling]\x1b[12D\x1b[K goes on\r\n"
 
 
-def test_a_stage_amid_the_text_needs_room(screen):
-    terminal = Terminal(Output())
-    terminal.stream("x" * 75)
-    with terminal.stage("compiling"):
-        pass
-    terminal.close()
-    assert screen() == "x" * 75 + "\r\n"
+def test_a_stage_amid_the_text_needs_room(monkeypatch):
+    with on_screen(monkeypatch) as screen:
+        terminal = Terminal(Output())
+        terminal.stream("x" * 75)
+        with terminal.stage("compiling"):
+            pass
+        terminal.close()
+        assert screen() == "x" * 75 + "\r\n"
 
 
-def test_a_bar_on_a_terminal(screen):
-    terminal = Terminal(Output())
-    with terminal.bar() as progress:
-        progress("fetch m", 1, 2)
-    assert "fetch m" in screen()
+def test_a_bar_on_a_terminal(monkeypatch):
+    with on_screen(monkeypatch) as screen:
+        terminal = Terminal(Output())
+        with terminal.bar() as progress:
+            progress("fetch m", 1, 2)
+        assert "fetch m" in screen()
