@@ -24,10 +24,12 @@ def mask(pool, a, sa, o, so, n, m, lanes, tokens, first, cp, c, pos):
             hidden = min(max(block + i - pos, 0), tokens)  # rows t < hidden do not see it
             x = pool[a + at : a + at + lanes]
             z = pool[o + to : o + to + lanes]
-            z[:] = x
+            for lane in range(lanes):
+                z[lane] = x[lane]
             if hidden > 0:
                 for head in range(0, lanes, tokens):
-                    z[head : min(head + hidden, lanes)] = SENTINEL
+                    for lane in range(head, min(head + hidden, lanes)):
+                        z[lane] = SENTINEL
 
 
 @njit(cache=True, error_model="numpy")

@@ -15,6 +15,7 @@ _ZERO = np.float32(0)
 _F = "float32[::1]"
 _I = ", int64"
 SIGNATURES: dict[str, tuple[str, ...]] = {
+    "_put": (f"void({_F}{_I}, {_F}{_I})",),
     "_four_bf16": (f"void(uint16[::1]{_I * 4}, {_F}{_I * 2}, {_F}, {_F}, {_F}, {_F})",),
     "_one_bf16": (f"void(uint16[::1]{_I * 4}, {_F}{_I}, {_F})",),
     "pass_bf16": (f"void(uint16[::1]{_I * 5}, {_F}{_I * 5}, {_F}, {_F}, {_F}, {_F})",),
@@ -22,6 +23,14 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "pass_few": (f"void({_F}{_I * 5}, {_F}{_I * 5}, {_F}, {_F})",),
     "pass_ones": (f"void({_F}{_I * 6})",),
 }
+
+
+@njit(cache=True, error_model="numpy")
+def _put(pool, to, row, n):
+    """Copies n elements into the pool (a slice assignment would bring in code for its error message, in double)."""
+    z = pool[to : to + n]
+    for c in range(n):
+        z[c] = row[c]
 
 
 @njit(cache=True, error_model="numpy")
@@ -108,15 +117,15 @@ def pass_bf16(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, a0, a1
     while e + 4 <= events:
         _four_bf16(tile, at + c0, stride, rows, n, pool, x + e * sx, sx, b0, b1, b2, b3)
         to = o + e * so + c0
-        pool[to : to + n] = b0
-        pool[to + so : to + so + n] = b1
-        pool[to + 2 * so : to + 2 * so + n] = b2
-        pool[to + 3 * so : to + 3 * so + n] = b3
+        _put(pool, to, b0, n)
+        _put(pool, to + so, b1, n)
+        _put(pool, to + 2 * so, b2, n)
+        _put(pool, to + 3 * so, b3, n)
         e += 4
     while e < events:
         _one_bf16(tile, at + c0, stride, rows, n, pool, x + e * sx, b0)
         to = o + e * so + c0
-        pool[to : to + n] = b0
+        _put(pool, to, b0, n)
         e += 1
 
 
@@ -153,7 +162,7 @@ def pass_f32(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, a0):
                 b0[c] = b0[c] + (x0 * r0[c])
             k += 1
         to = o + e * so + c0
-        pool[to : to + n] = b0
+        _put(pool, to, b0, n)
 
 
 @njit(cache=True, error_model="numpy")
