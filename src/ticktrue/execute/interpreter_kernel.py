@@ -103,6 +103,15 @@ def _store(s, at, words, floats, pool, token, pos, valid, cp, c):
 
 
 @nb.njit(cache=True, error_model="numpy")
+def _touch(words, at, count, scratch):
+    """Reads one element of every cache line of a tile in order: pieces that are narrow would else miss line by line."""
+    total = 0
+    for i in range(at, at + count, 32):
+        total += words[i]
+    scratch[0] = np.float32(total & 1)
+
+
+@nb.njit(cache=True, error_model="numpy")
 def _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned):
     """PASS: one call of the ordered product per tile; tile j for pass j where the INSTALL has several."""
     for j in range(s[L_M]):
@@ -114,6 +123,7 @@ def _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned):
             pool[to : to + s[L_C0]] = ZERO
             pool[to + s[L_C1] : to + s[L_FILL]] = ZERO
         if s[L_MODE] == 0:
+            _touch(words, (at + tile * s[L_X0]) * 160, s[L_STRIDE] * s[L_ROWS], turned)
             matmul.pass_bf16(
                 words,
                 (at + tile * s[L_X0]) * 160,

@@ -26,7 +26,10 @@ def mask(pool, a, sa, o, so, n, m, lanes, tokens, first, cp, c, pos):
             z = pool[o + to : o + to + lanes]
             for lane in range(lanes):
                 z[lane] = x[lane]
-            if hidden > 0:
+            if hidden == tokens:
+                for lane in range(lanes):
+                    z[lane] = SENTINEL
+            elif hidden > 0:
                 for head in range(0, lanes, tokens):
                     for lane in range(head, min(head + hidden, lanes)):
                         z[lane] = SENTINEL

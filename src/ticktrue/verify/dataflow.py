@@ -126,7 +126,9 @@ def _whole_tiles(rows: Int64, memory: Memory) -> Int64:
         return np.zeros(len(rows), np.int64)
     tile_key = tile_region << 40 | memory.tiles[:, k.W_VECTOR]
     at = np.clip(np.searchsorted(tile_key, key), 0, len(tile_key) - 1)
-    whole = (tile_key[at] == key) & (rows[:, col.C_WIDTH] == memory.tiles[at, k.W_STRIDE] * memory.tiles[at, k.W_ROWS])
+    whole = (tile_key[at] == key) & (
+        rows[:, col.C_WIDTH] == memory.tiles[at, k.W_STRIDE] * memory.tiles[at, k.W_ROWS]
+    )
     out: Int64 = np.where(lazy & whole & (offset >= 0), memory.tiles[at, k.W_STRIDE], 0).astype(np.int64)
     return out
 

@@ -317,7 +317,9 @@ def gather(mem, where, row, span, out, spare):
         size = min(ka, out.size - v * ka)
         if first == 0 and fn != P_MOD and _is_table(mem, region, dtype, off + v, (stride, count)):
             base, start, lanes = _run_of(mem, chip, region, off + v)
-            step = stride // mem.regions[region, R_STRIDE] * mem.tensors[mem.regions[region, R_TENSOR], N_INPUTS]
+            step = (
+                stride // mem.regions[region, R_STRIDE] * mem.tensors[mem.regions[region, R_TENSOR], N_INPUTS]
+            )
             _gather_table(tagged, base, start, (count, step), out[v * ka : v * ka + max(0, min(size, lanes))])
             continue
         for x in range(count):

@@ -101,6 +101,9 @@ def _attributes_ok(row):
     a0, a1, a2, a3 = row[col.C_A0], row[col.C_A1], row[col.C_A2], row[col.C_A3]
     if op <= INSTALL and lanes_of(row[col.C_DTYPE]) == 0:
         return False
+    register = op == GATHER or op == SCATTER
+    if (row[col.C_REGFN] != 0) != register:
+        return False
     if op <= RECEIVE:
         return 1 <= row[col.C_WIDTH] <= 4096
     if op == INSTALL:
@@ -153,6 +156,9 @@ def _broken(rows, stat, r):
             if other[col.C_OP] != INSTALL or stat[s, S_BROKEN] or not fits:
                 return True
         elif stat[s, S_EVENTS] != n * m:
+            return True
+        packet = op == INSTALL and row[col.C_X0] > 0
+        if packet and (rows[s, col.C_OP] > RECEIVE or rows[s, col.C_WIDTH] != row[col.C_WIDTH]):
             return True
         if op == RECEIVE:
             other = rows[s]

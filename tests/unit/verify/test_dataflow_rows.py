@@ -579,5 +579,4 @@ def test_a_register_function_that_no_address_may_use_is_poison():
     values = [
         tuple(b.run(lambda t, fn=fn: with_row(t, 0, reg_fn=fn))("s", 0, 4, BF16)) for fn in (1, 0, 4, 9)
     ]
-    assert len(set(values)) == 2
     assert all(values[0] != v for v in values[1:])
