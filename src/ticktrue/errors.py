@@ -1,6 +1,6 @@
 """The error tree: every failure a user can meet has a code, an exit status, a place and a hint.
 
-    Error
+Error:
     ├── UsageError          exit 2   T1xx  the command line or a call is wrong
     ├── InputError          exit 3   T3xx  a file or value cannot be honoured
     │   ├── DoesNotFit               T310  a model does not fit the system

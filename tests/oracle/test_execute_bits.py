@@ -139,7 +139,11 @@ def test_bits_are_equal_on_two_cpu_levels(tmp_path: Path) -> None:
     for name, level in LEVELS.items():
         (tmp_path / name).mkdir()
         root = Path(__file__).parents[2]
-        environment = os.environ | {"PYTHONPATH": f"{root}:{root / 'src'}", "NUMBA_CACHE_DIR": str(tmp_path / name)} | level
+        environment = (
+            os.environ
+            | {"PYTHONPATH": f"{root}:{root / 'src'}", "NUMBA_CACHE_DIR": str(tmp_path / name)}
+            | level
+        )
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", BITS_SCRIPT, str(tmp_path / name)],
             env=environment, capture_output=True, text=True, check=False,

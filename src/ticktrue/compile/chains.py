@@ -228,7 +228,7 @@ class _Offsets:
             self.slot[pattern] = max((int(slots[a, b]) for a, b in pairs if a != b), default=0)
 
     def hold(self, rows: TemplateKey, r: int) -> int:
-        """w of a template row."""
+        """Cycles one event of a template row holds its port."""
         row = rows[r]
         op, width = row[col.T_OP], row[col.T_WIDTH]
         if op == Op.INSTALL:
@@ -247,7 +247,9 @@ class _Offsets:
             first += (row[col.T_N] - 1) * row[col.T_P]
         if row[col.T_OP] == Op.SEND:
             pattern = row[col.T_PATTERN]
-            rest = (row[col.T_WIDTH] - 1) * self.slot[pattern]  # the link latency holds the first vector's slot
+            rest = (row[col.T_WIDTH] - 1) * self.slot[
+                pattern
+            ]  # the link latency holds the first vector's slot
             first += self._link[pattern] + rest + self._table.guard
         return first
 

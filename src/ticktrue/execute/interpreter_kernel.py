@@ -122,75 +122,21 @@ def _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned):
             to = o + e * s[L_SO]
             pool[to : to + s[L_C0]] = ZERO
             pool[to + s[L_C1] : to + s[L_FILL]] = ZERO
+        c0, c1, sa, so, n = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N]
+        stride, rows = s[L_STRIDE], s[L_ROWS]
         if s[L_MODE] == 0:
-            _touch(words, (at + tile * s[L_X0]) * 160, s[L_STRIDE] * s[L_ROWS], turned)
-            matmul.pass_bf16(
-                words,
-                (at + tile * s[L_X0]) * 160,
-                s[L_STRIDE],
-                s[L_ROWS],
-                s[L_C0],
-                s[L_C1],
-                pool,
-                x,
-                s[L_SA],
-                o,
-                s[L_SO],
-                s[L_N],
-                a0,
-                a1,
-                a2,
-                a3,
-            )
+            begin = (at + tile * s[L_X0]) * 160
+            _touch(words, begin, stride * rows, turned)
+            matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0, a1, a2, a3)
         elif s[L_MODE] == 1:
-            matmul.pass_f32(
-                floats,
-                (at + tile * s[L_X0]) * 80,
-                s[L_STRIDE],
-                s[L_ROWS],
-                s[L_C0],
-                s[L_C1],
-                pool,
-                x,
-                s[L_SA],
-                o,
-                s[L_SO],
-                s[L_N],
-                a0,
-            )
-        elif s[L_C1] - s[L_C0] <= FEW and s[L_N] >= FEW:
-            matmul.pass_few(
-                pool,
-                s[L_B] + tile * s[L_X0],
-                s[L_STRIDE],
-                s[L_ROWS],
-                s[L_C0],
-                s[L_C1],
-                pool,
-                x,
-                s[L_SA],
-                o,
-                s[L_SO],
-                s[L_N],
-                turned,
-                a0,
-            )
+            begin = (at + tile * s[L_X0]) * 80
+            matmul.pass_f32(floats, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0)
+        elif c1 - c0 <= FEW and n >= FEW:
+            begin = s[L_B] + tile * s[L_X0]
+            matmul.pass_few(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, turned, a0)
         else:
-            matmul.pass_f32(
-                pool,
-                s[L_B] + tile * s[L_X0],
-                s[L_STRIDE],
-                s[L_ROWS],
-                s[L_C0],
-                s[L_C1],
-                pool,
-                x,
-                s[L_SA],
-                o,
-                s[L_SO],
-                s[L_N],
-                a0,
-            )
+            begin = s[L_B] + tile * s[L_X0]
+            matmul.pass_f32(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0)
         if s[L_ONES] >= 0:
             matmul.pass_ones(pool, s[L_ROWS], x, s[L_SA], o + s[L_ONES], s[L_SO], s[L_N])
 

@@ -177,7 +177,9 @@ def _column(
     a = arrays.get(name)
     shape = f"{np.dtype(dtype)}[*, {width}]" if width else f"{np.dtype(dtype)}[*]"
     ok = (
-        a is not None and a.dtype == dtype and (a.ndim - 1 == int(bool(width)) and (not width or a.shape[1] == width))
+        a is not None
+        and a.dtype == dtype
+        and (a.ndim - 1 == int(bool(width)) and (not width or a.shape[1] == width))
     )
     if a is None or not ok:
         found = "nothing" if a is None else f"{a.dtype}{list(a.shape)}"

@@ -36,6 +36,36 @@ def _records(row, address, base, stride, first, count, out):
 
 
 @nb.njit(cache=True)
+def _note(u, v, cycles, stamp, best, touched, count):
+    """Keeps the longest of several edges from u to v; gives the number of chains noted for v."""
+    if u == v:
+        return count
+    if stamp[u] != v:
+        stamp[u], best[u] = v, cycles
+        touched[count] = u
+        return count + 1
+    best[u] = max(best[u], cycles)
+    return count
+
+
+@nb.njit(cache=True)
+def _touches(rows, r, address, region_base, region_stride, region_first, region_count, buffer):
+    """The records of row r into a buffer that grows as it must: (buffer, how many), none where nothing is tracked."""
+    op, region = rows[r, C_OP], rows[r, C_REGION]
+    if op != LOAD and op != GATHER and op != STORE and op != SCATTER:
+        return buffer, 0
+    if region_first[region] < 0:
+        return buffer, 0
+    base, stride = region_base[region], region_stride[region]
+    first, count = region_first[region], region_count[region]
+    k = _records(rows[r], address, base, stride, first, count, buffer)
+    while k < 0:
+        buffer = _grow(buffer)
+        k = _records(rows[r], address, base, stride, first, count, buffer)
+    return buffer, k
+
+
+@nb.njit(cache=True)
 def edges(
     rows, of_chain, address, region_base, region_stride, region_first, region_count, records, write_latency
 ):
@@ -45,88 +75,45 @@ def edges(
     and latency; a write follows reads and writes by their spans.
     """
     chips, chains = address.shape[0], len(of_chain) - 1
-    writer = np.full((chips, records), -1, np.int64)
-    head = np.full((chips, records), -1, np.int64)
+    writer, head = np.full((chips, records), -1, np.int64), np.full((chips, records), -1, np.int64)
     node_row, node_next, nodes = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.int64), 0
     chain_of = np.empty(rows.shape[0], np.int64)
     best, stamp = np.zeros(chains, np.int64), np.full(chains, -1, np.int64)
-    touched = np.empty(chains, np.int64)
+    touched, buffer = np.empty(chains, np.int64), np.empty(1 << 16, np.int64)
     eu, ev, ew, ne = np.empty(1 << 14, np.int64), np.empty(1 << 14, np.int64), np.empty(1 << 14, np.int64), 0
-    buffer = np.empty(1 << 16, np.int64)
     for v in range(chains):
+        chain_of[of_chain[v] : of_chain[v + 1]] = v
         nt = 0
-        for r in range(of_chain[v], of_chain[v + 1]):
-            chain_of[r] = v
         for chip in range(chips):
             for r in range(of_chain[v], of_chain[v + 1]):
-                op = rows[r, C_OP]
-                if op != LOAD and op != GATHER and op != STORE and op != SCATTER:
-                    continue
-                region = rows[r, C_REGION]
-                if region_first[region] < 0:
-                    continue
-                k = _records(
-                    rows[r],
-                    address[chip, r],
-                    region_base[region],
-                    region_stride[region],
-                    region_first[region],
-                    region_count[region],
-                    buffer,
+                buffer, k = _touches(
+                    rows, r, address[chip, r], region_base, region_stride, region_first, region_count, buffer
                 )
-                while k < 0:
-                    buffer = _grow(buffer)
-                    k = _records(
-                        rows[r],
-                        address[chip, r],
-                        region_base[region],
-                        region_stride[region],
-                        region_first[region],
-                        region_count[region],
-                        buffer,
-                    )
-                write = op == STORE or op == SCATTER
+                write = rows[r, C_OP] == STORE or rows[r, C_OP] == SCATTER
                 for x in range(k):
                     rec = buffer[x]
                     w = writer[chip, rec]
                     if w >= 0:
-                        u = chain_of[w]
-                        if u != v:
-                            cycles = rows[w, C_ISSUE] + rows[w, C_SPAN] - rows[r, C_ISSUE]
-                            if not write:
-                                cycles += write_latency
-                            if stamp[u] != v:
-                                stamp[u], best[u] = v, cycles
-                                touched[nt] = u
-                                nt += 1
-                            elif cycles > best[u]:
-                                best[u] = cycles
+                        cycles = rows[w, C_ISSUE] + rows[w, C_SPAN] - rows[r, C_ISSUE]
+                        nt = _note(
+                            chain_of[w], v, cycles + (0 if write else write_latency), stamp, best, touched, nt
+                        )
                     if write:
                         node = head[chip, rec]
                         while node >= 0:
-                            reader = node_row[node]
-                            u = chain_of[reader]
-                            if u != v:
-                                cycles = rows[reader, C_ISSUE] + rows[reader, C_SPAN] - rows[r, C_ISSUE]
-                                if stamp[u] != v:
-                                    stamp[u], best[u] = v, cycles
-                                    touched[nt] = u
-                                    nt += 1
-                                elif cycles > best[u]:
-                                    best[u] = cycles
+                            q = node_row[node]
+                            cycles = rows[q, C_ISSUE] + rows[q, C_SPAN] - rows[r, C_ISSUE]
+                            nt = _note(chain_of[q], v, cycles, stamp, best, touched, nt)
                             node = node_next[node]
-                        head[chip, rec] = -1
-                        writer[chip, rec] = r
+                        head[chip, rec], writer[chip, rec] = -1, r
                     else:
                         if nodes == len(node_row):
                             node_row, node_next = _grow(node_row), _grow(node_next)
                         node_row[nodes], node_next[nodes] = r, head[chip, rec]
                         head[chip, rec] = nodes
                         nodes += 1
-        if ne + nt > len(eu):
+        while ne + nt > len(eu):
             eu, ev, ew = _grow(eu), _grow(ev), _grow(ew)
-            while ne + nt > len(eu):
-                eu, ev, ew = _grow(eu), _grow(ev), _grow(ew)
         for x in range(nt):
             eu[ne], ev[ne], ew[ne] = touched[x], v, best[touched[x]]
             ne += 1

@@ -87,26 +87,48 @@ def _tight(u0, u1, at, use_a, pick, busy_a, busy_b, count):
 
 
 @nb.njit(cache=True)
+def _own_streams(s0, s1, stream_a, stream_b, stream_width):
+    """Streams that a chain keeps alive in each cycle from its start."""
+    length = np.int64(0)
+    for s in range(s0, s1):
+        length = max(length, stream_b[s])
+    own = np.zeros(length, np.int32)
+    for s in range(s0, s1):
+        for t in range(stream_a[s], stream_b[s]):
+            own[t] += stream_width[s]
+    return own
+
+
+@nb.njit(cache=True)
+def _room(live, own, at, streams):
+    """0 if the streams of a chain fit at `at`, 1 if they do not yet, 2 if they never will."""
+    for t in range(len(own)):
+        if own[t] > streams:
+            return 2
+        if live[at + t] + own[t] > streams:
+            return 1
+    return 0
+
+
+@nb.njit(cache=True)
+def _longer(live, need):
+    """`live` with at least `need` cycles."""
+    size = len(live)
+    while size < need:
+        size *= 2
+    if size == len(live):
+        return live
+    out = np.zeros(size, np.int32)
+    out[: len(live)] = live
+    return out
+
+
+@nb.njit(cache=True)
 def place(
-    order,
-    pred_of,
-    pred_from,
-    pred_cycles,
-    use_of,
-    use_a,
-    use_b,
-    use_first,
-    use_count,
-    use_p,
-    use_w,
-    stream_of,
-    stream_a,
-    stream_b,
-    stream_width,
-    resources,
-    streams,
-):
-    """Start of each chain, the resource picked for each use, and a late mark per chain (streams).
+    order, pred_of, pred_from, pred_cycles, use_of, use_a, use_b, use_first, use_count, use_p, use_w,
+    stream_of, stream_a, stream_b, stream_width, resources, streams,
+):  # fmt: skip
+    """Start of each chain, the resource picked for each use, a late mark per chain (streams), and the chain that failed or -1.
 
     Chains come in `order`; the predecessors of chain v are pred_of[v] .. pred_of[v+1]. Uses are reservations relative to the
     chain's start, each with `use_count` alternative resources from `use_first`.
@@ -115,21 +137,13 @@ def place(
     start, late = np.zeros(chains, np.int64), np.zeros(chains, np.int64)
     pick = np.full(len(use_a), -1, np.int64)
     busy_a, busy_b = np.empty((resources, 1024), np.int64), np.empty((resources, 1024), np.int64)
-    count = np.zeros(resources, np.int64)
-    live = np.zeros(1 << 18, np.int32)
-    for position in range(chains):
-        v = order[position]
+    count, live = np.zeros(resources, np.int64), np.zeros(1 << 18, np.int32)
+    for v in order:
         at = np.int64(0)
         for e in range(pred_of[v], pred_of[v + 1]):
             at = max(at, start[pred_from[e]] + pred_cycles[e])
         u0, u1 = use_of[v], use_of[v + 1]
-        length = np.int64(0)
-        for s in range(stream_of[v], stream_of[v + 1]):
-            length = max(length, stream_b[s])
-        own = np.zeros(length + 1, np.int32)
-        for s in range(stream_of[v], stream_of[v + 1]):
-            for t in range(stream_a[s], stream_b[s]):
-                own[t] += stream_width[s]
+        own = _own_streams(stream_of[v], stream_of[v + 1], stream_a, stream_b, stream_width)
         while True:
             nxt = _try(
                 u0, u1, at, use_a, use_b, use_first, use_count, use_p, use_w, busy_a, busy_b, count, pick
@@ -139,29 +153,20 @@ def place(
             if nxt >= 0:
                 at = nxt
                 continue
-            while at + length >= len(live):
-                bigger = np.zeros(2 * len(live), np.int32)
-                bigger[: len(live)] = live
-                live = bigger
-            over = False
-            for t in range(length):
-                if live[at + t] + own[t] > streams:
-                    over = True
-                    if own[t] > streams:
-                        return start, pick, late, v
-                    break
-            if not over:
+            live = _longer(live, at + len(own) + 1)
+            room = _room(live, own, at, streams)
+            if room == 2:
+                return start, pick, late, v
+            if room == 0:
                 break
             late[v] = 1
             at += 1
         if late[v] == 1 and _tight(u0, u1, at, use_a, pick, busy_a, busy_b, count):
             late[v] = 0
         start[v] = at
-        for t in range(length):
-            live[at + t] += own[t]
+        live[at : at + len(own)] += own
         for u in range(u0, u1):
-            res = pick[u]
-            if count[res] == busy_a.shape[1]:
+            if count[pick[u]] == busy_a.shape[1]:
                 busy_a, busy_b = _grow(busy_a), _grow(busy_b)
-            _insert(busy_a, busy_b, count, res, at + use_a[u], at + use_b[u])
+            _insert(busy_a, busy_b, count, pick[u], at + use_a[u], at + use_b[u])
     return start, pick, late, np.int64(-1)

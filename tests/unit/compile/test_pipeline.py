@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.models import SPEC
+
 from ticktrue.compile import (
     Options,
     bucket,
@@ -42,7 +42,9 @@ def test_edges_are_one_to_eight_then_four_per_octave() -> None:
     assert bucket_edges(1) == (1,)
 
 
-@pytest.mark.parametrize(("positions", "blocks"), [(1, 1), (64, 1), (65, 2), (512, 8), (513, 10), (1_300, 24)])
+@pytest.mark.parametrize(
+    ("positions", "blocks"), [(1, 1), (64, 1), (65, 2), (512, 8), (513, 10), (1_300, 24)]
+)
 def test_the_smallest_bucket_that_holds_the_positions(positions: int, blocks: int) -> None:
     assert bucket(positions, image_blocks(2_048)) == blocks
 
@@ -74,7 +76,9 @@ def test_bad_options_are_one_clear_error(options: Options, error: type[Error], c
 
 
 def test_hypothetical_compiles_and_is_kept_in_the_image() -> None:
-    image = compile_image(SPEC, load_system("groq3-lpx-tray").subset(2), Options(fmt="f32", hypothetical=True))
+    image = compile_image(
+        SPEC, load_system("groq3-lpx-tray").subset(2), Options(fmt="f32", hypothetical=True)
+    )
     assert image.key.hypothetical
 
 
@@ -97,13 +101,24 @@ def test_same_bytes_under_two_hash_seeds_two_processes_two_directories(tmp_path:
 
 
 def test_timetables_share_one_image_and_come_sorted() -> None:
-    kinds = [StepKind(4, 1, 2, "last", "chip"), StepKind(1, 1, 3, "last", "chip"), StepKind(1, 1, 1, "last", "chip")]
+    kinds = [
+        StepKind(4, 1, 2, "last", "chip"),
+        StepKind(1, 1, 3, "last", "chip"),
+        StepKind(1, 1, 1, "last", "chip"),
+    ]
     program = compile_program(SPEC, load_system("groq3-lpx-tray").subset(2), Options(), kinds)
     assert [t.kind for t in program.timetables] == sorted(kinds)
 
 
-@pytest.mark.parametrize(("fact", "value"), [("mxm_weight_load_bytes_per_cycle", 100_000), ("mxm_weight_load_bytes_per_cycle", 10_240),
-                                             ("c2c_guard_cycles", 16), ("vxm_ports", 32)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("mxm_weight_load_bytes_per_cycle", 100_000),
+        ("mxm_weight_load_bytes_per_cycle", 10_240),
+        ("c2c_guard_cycles", 16),
+        ("vxm_ports", 32),
+    ],
+)
 def test_programs_for_other_machines_are_legal_and_on_time(fact: str, value: int) -> None:
     """A fact at the end of its range gives another program, as legal and as exact."""
     system = load_system("groq3-lpx-tray").subset(3).with_fact(fact, value)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-
 from tests.models import TINY_KV3, write_llama
 from tests.stepping import Stepper
+
 from ticktrue.errors import InputError
 from ticktrue.execute import Machine
 from ticktrue.generate import Session

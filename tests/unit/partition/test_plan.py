@@ -40,12 +40,18 @@ def test_a_plan_is_a_bijection_of_chips(kv_heads: int, chips: int) -> None:
 
 
 @given(st.integers(1, 5_000), st.integers(1, 16), st.sampled_from([Dtype.BF16, Dtype.F32]), st.data())
-def test_a_span_holds_exactly_the_columns_asked_for(columns: int, sources: int, dtype: Dtype, data: st.DataObject) -> None:
+def test_a_span_holds_exactly_the_columns_asked_for(
+    columns: int, sources: int, dtype: Dtype, data: st.DataObject
+) -> None:
     """Every column of the window lies in a source beat of the span, and the first and last beat are needed."""
     cut = Cut.of(columns, sources, dtype)
     first = data.draw(st.integers(0, columns - 1))
     count = data.draw(st.integers(1, min(320, columns - first)))
     u0, n = cut.span(first, count)
-    beats = {r * cut.beats + (c - r * cut.shard) // 320 for c in range(first, first + count) for r in [c // cut.shard]}
+    beats = {
+        r * cut.beats + (c - r * cut.shard) // 320
+        for c in range(first, first + count)
+        for r in [c // cut.shard]
+    }
     assert min(beats) == u0
     assert max(beats) == u0 + n - 1

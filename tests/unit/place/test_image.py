@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
 from tests.models import SPEC
+
 from ticktrue.compile import Options, compile_image
 from ticktrue.errors import DoesNotFit
 from ticktrue.hw import load_system
@@ -24,9 +25,14 @@ def test_regions_lie_inside_their_groups_and_apart(chips: int) -> None:
     table = OpTable.of(system.chip)
     for group in range(table.mem_groups):
         spans = sorted((r.base, r.base + r.vectors) for r in image.regions if r.group == group)
-        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+        assert all(a[1] <= b[0] for a, b in pairwise(spans))
         assert not spans or spans[-1][1] <= table.group_vectors
-    assert {r.cls for r in image.regions} >= {RegionClass.WEIGHT, RegionClass.STATE, RegionClass.CODE, RegionClass.INBOX}
+    assert {r.cls for r in image.regions} >= {
+        RegionClass.WEIGHT,
+        RegionClass.STATE,
+        RegionClass.CODE,
+        RegionClass.INBOX,
+    }
 
 
 def test_smollm2_at_8192_context_does_not_fit_one_chip() -> None:
@@ -34,7 +40,9 @@ def test_smollm2_at_8192_context_does_not_fit_one_chip() -> None:
     with pytest.raises(DoesNotFit) as e:
         compile_image(SMOLLM2, load_system("groq3-lpx-tray").subset(1), Options(max_context=8_192))
     text = str(e.value)
-    found = re.search(r"needs ([\d,]+) bytes per chip on 1 chips, each holds 500,000,000: ([\d,]+) bytes too many", text)
+    found = re.search(
+        r"needs ([\d,]+) bytes per chip on 1 chips, each holds 500,000,000: ([\d,]+) bytes too many", text
+    )
     assert found is not None
     needed, over = (int(x.replace(",", "")) for x in found.groups())
     assert needed - over == 500_000_000
