@@ -154,6 +154,7 @@ class _Report:
         terminal.line(f"           {timing.sim_tokens_per_s:,.0f} simulated tokens/s "
                       f"({timing.interval_cycles:,} cycles from step to step)")  # fmt: skip
         terminal.line(f"cycles     {causes_line(timing)}")
+        self._format(terminal)
         if constants:
             terminal.line(
                 "assumed    these constants are not published and move the time per token by more than 2 %:"
@@ -162,6 +163,14 @@ class _Report:
                 terminal.line(" " * 11 + line)
         else:
             terminal.line("assumed    no assumed constant moves the time per token by more than 2 %")
+
+    def _format(self, terminal: Terminal) -> None:
+        """That the chip takes this format at all may itself be an assumption: then it stands with the others."""
+        fmt = self.answer.program.image.key.fmt
+        known = next((f for f in self.answer.found.system.chip.mxm_formats if f.format == fmt), None)
+        if known is not None and known.grade == "assumed":
+            has = "does not have" if known.absent else "has"
+            terminal.line(f"assumed    that the chip {has} {fmt}: {known.why}")
 
     def _wall(self, terminal: Terminal) -> None:
         a, decode = self.answer, self.wall_decode()
