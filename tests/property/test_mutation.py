@@ -1,4 +1,4 @@
-"""Single fields changed and the program sealed again: some witness must see it, or nothing may have changed (31 section 9).
+"""Single fields changed and the program sealed again: some witness must see it, or nothing may have changed.
 
 The sha256 is made anew for every mutant, else the file digest would catch all of them and prove nothing. In turn: `verify` (a
 violation), `sim` (V130), the dataflow digest (V141). What all three let pass must have identical times and identical bits.

@@ -109,14 +109,14 @@ def check_place(file: str) -> None:
     """Checks that the file can be written before minutes are spent on it.
 
     Raises:
-        EnvironmentProblem: T410.
+        EnvironmentProblem: T416.
     """
     if file == "-":
         return
     path = Path(file)
     if path.is_dir() or not path.parent.is_dir():
         what = "is a directory" if path.is_dir() else "has no directory"
-        raise EnvironmentProblem(f"cannot write the program: {file} {what}", code="T410", where="--output")
+        raise EnvironmentProblem(f"cannot write the program: {file} {what}", code="T416", where="--output")
 
 
 def write(program: Program, file: str) -> int:

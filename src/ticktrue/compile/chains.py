@@ -1,6 +1,6 @@
 """Writes chains row by row: progressions are inherited, offsets solved once per template, equal row patterns share a template.
 
-A builder says what a chain does; this module knows how rows of one chain hang together in time (31 section 6).
+A builder says what a chain does; this module knows how rows of one chain hang together in time.
 """
 
 from dataclasses import dataclass

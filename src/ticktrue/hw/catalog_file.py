@@ -96,7 +96,7 @@ def decode(text: str, kind: type[T], where: str) -> T:
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
-        raise InputError(f"expected TOML, found: {err}", code="T340", where=where) from err
+        raise InputError(f"expected TOML, found: {err}", code="T370", where=where) from err
     return _convert(tree, kind, where)
 
 
@@ -122,7 +122,7 @@ def layout_of(file: SystemFile, sources: SourcesFile, where: str) -> Layout:
         if name not in used:
             raise InputError(
                 f"expected only facts that a hop or `reserved` names, found {name!r}",
-                code="T340",
+                code="T370",
                 where=where,
                 hint=nearest(name, used),
             )
@@ -130,7 +130,7 @@ def layout_of(file: SystemFile, sources: SourcesFile, where: str) -> Layout:
     if missing:
         raise InputError(
             f"expected every fact that a hop or `reserved` names, found none for {', '.join(missing)}",
-            code="T340",
+            code="T370",
             where=where,
         )
     return Layout(_facts(file.fact, sources, where), rules, tuple(file.reserved))
@@ -141,7 +141,7 @@ def _convert(tree: object, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as err:
-        raise InputError(f"expected the form of the catalog: {err}", code="T340", where=where) from err
+        raise InputError(f"expected the form of the catalog: {err}", code="T370", where=where) from err
 
 
 def _format(name: str, raw: object, sources: SourcesFile, where: str) -> FormatSupport:
@@ -184,7 +184,7 @@ def _range(entry: FactEntry, where: str) -> tuple[int | float, int | float]:
     if entry.low is not None or entry.high is not None or entry.grade == "derived":
         raise InputError(
             "expected both low and high (a derived fact needs them), found one or none",
-            code="T341",
+            code="T371",
             where=where,
         )
     if entry.grade == "published":
@@ -198,7 +198,7 @@ def _source(key: str, sources: SourcesFile, where: str) -> SourceEntry:
     if key not in sources.source:
         raise InputError(
             f"expected a key of sources.toml, found {key!r}",
-            code="T340",
+            code="T370",
             where=where,
             hint=nearest(key, sources.source),
         )

@@ -56,7 +56,7 @@ class Chip:
         if found is None:
             raise InputError(
                 f"expected a fact of chip {self.name}, found {name!r}",
-                code="T342",
+                code="T372",
                 hint=nearest(name, self._by_name),
             )
         return found
@@ -82,7 +82,7 @@ def formats_allowed(chip: Chip, fmt: str, hypothetical: bool) -> Grade:
     if support is None:
         raise InputError(
             f"expected a number format that chip {chip.name} describes, found {fmt!r}",
-            code="T343",
+            code="T373",
             hint=nearest(fmt, (item.format for item in chip.mxm_formats)),
         )
     if not support.absent:
@@ -92,7 +92,7 @@ def formats_allowed(chip: Chip, fmt: str, hypothetical: bool) -> Grade:
     present = ", ".join(item.format for item in chip.mxm_formats if not item.absent)
     raise InputError(
         f"expected a number format that chip {chip.name} has ({present}), found {fmt}, known to be absent",
-        code="T343",
+        code="T373",
         hint="choose another format, or pass --hypothetical; every result then says so",
     )
 
@@ -104,21 +104,21 @@ def _check_names(chip: Chip) -> None:
     missing = [spec.name for spec in CHIP_FACTS if spec.name not in names]
     if missing:
         raise InputError(
-            f"expected every chip fact, found none for {', '.join(missing)}", code="T340", where=where
+            f"expected every chip fact, found none for {', '.join(missing)}", code="T370", where=where
         )
     unknown = [name for name in names if name not in SPEC_OF]
     if unknown:
         raise InputError(
             f"expected only known chip facts, found {unknown[0]!r}",
-            code="T342",
+            code="T372",
             where=where,
             hint=nearest(unknown[0], SPEC_OF),
         )
     if len(set(names)) != len(names):
-        raise InputError("expected each chip fact once, found one twice", code="T340", where=where)
+        raise InputError("expected each chip fact once, found one twice", code="T370", where=where)
     formats = [item.format for item in chip.mxm_formats]
     if len(set(formats)) != len(formats):
-        raise InputError("expected each number format once, found one twice", code="T340", where=where)
+        raise InputError("expected each number format once, found one twice", code="T370", where=where)
 
 
 def _check_fact(chip_name: str, fact: Fact) -> None:
@@ -126,9 +126,9 @@ def _check_fact(chip_name: str, fact: Fact) -> None:
     spec = SPEC_OF[fact.name]
     where = f"chip {chip_name}, fact {fact.name}"
     if fact.unit != spec.unit:
-        raise InputError(f"expected the unit {spec.unit}, found {fact.unit}", code="T341", where=where)
+        raise InputError(f"expected the unit {spec.unit}, found {fact.unit}", code="T371", where=where)
     value = integer_value(fact)
     if value < spec.least:
-        raise InputError(f"expected at least {spec.least}, found {value}", code="T341", where=where)
+        raise InputError(f"expected at least {spec.least}, found {value}", code="T371", where=where)
     if spec.greatest is not None and value > spec.greatest:
-        raise InputError(f"expected at most {spec.greatest}, found {value}", code="T341", where=where)
+        raise InputError(f"expected at most {spec.greatest}, found {value}", code="T371", where=where)

@@ -41,7 +41,7 @@ class Fact:
         if not self.low <= self.value <= self.high:
             raise InputError(
                 f"expected low <= value <= high, found {self.low} <= {self.value} <= {self.high}",
-                code="T341",
+                code="T371",
                 where=f"fact {self.name}",
                 hint="correct the value, or widen the range with a reason",
             )
@@ -70,7 +70,7 @@ def integer_value(fact: Fact) -> int:
     if isinstance(fact.value, int):
         return fact.value
     raise InputError(
-        f"expected a whole number of {fact.unit}, found {fact.value}", code="T341", where=f"fact {fact.name}"
+        f"expected a whole number of {fact.unit}, found {fact.value}", code="T371", where=f"fact {fact.name}"
     )
 
 

@@ -49,7 +49,7 @@ def load_system(name: str, catalog: Traversable | None = None) -> System:
     if file.chip not in chips:
         raise InputError(
             f"expected a chip of the catalog, found {file.chip!r}",
-            code="T340",
+            code="T370",
             where=where,
             hint=nearest(file.chip, chips),
         )
@@ -79,7 +79,7 @@ def _chip(root: Traversable, name: str, sources: SourcesFile) -> Chip:
 def _check_name(found: str, expected: str, where: str) -> None:
     """Checks that a file names itself as its file name does."""
     if found != expected:
-        raise InputError(f"expected the name {expected!r}, found {found!r}", code="T340", where=where)
+        raise InputError(f"expected the name {expected!r}, found {found!r}", code="T370", where=where)
 
 
 def _names(root: Traversable, folder: str) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _names(root: Traversable, folder: str) -> tuple[str, ...]:
     path = root / folder
     if not path.is_dir():
         raise InputError(
-            f"expected a catalog with a folder {folder!r}, found none", code="T340", where=str(root)
+            f"expected a catalog with a folder {folder!r}, found none", code="T370", where=str(root)
         )
     return tuple(
         sorted(item.name.removesuffix(".toml") for item in path.iterdir() if item.name.endswith(".toml"))
@@ -98,7 +98,7 @@ def _read(root: Traversable, path: str) -> str:
     """The text of one file of the catalog."""
     file = root.joinpath(*path.split("/"))
     if not file.is_file():
-        raise InputError("expected a file of the catalog, found none", code="T340", where=path)
+        raise InputError("expected a file of the catalog, found none", code="T370", where=path)
     return file.read_text(encoding="utf-8")
 
 

@@ -53,7 +53,7 @@ class Layout:
                 return integer_value(fact)
         raise InputError(
             f"expected a fact of the layout, found {name!r}",
-            code="T342",
+            code="T372",
             hint=nearest(name, (fact.name for fact in self.facts)),
         )
 
@@ -132,7 +132,7 @@ class System:
             if not 0 <= chip < self.chips:
                 raise InputError(
                     f"expected a chip number below {self.chips}, found {chip}",
-                    code="T345",
+                    code="T375",
                     where=f"system {self.name}",
                 )
         return route_digits(src, dst, self.chips, strides(self.hops))
@@ -203,14 +203,14 @@ class System:
                 raise InputError(
                     f"expected a latency of at least one slot, {hop.slot_cycles} cycles, "
                     f"found {hop.latency_cycles}",
-                    code="T344",
+                    code="T374",
                     where=f"{where}, hop {hop.name}",
                 )
         used = self.lanes_used()
         if used > self.chip.value("c2c_lanes"):
             raise InputError(
                 f"expected at most {self.chip.value('c2c_lanes')} lanes per chip, found {used}",
-                code="T344",
+                code="T374",
                 where=where,
             )
 
@@ -231,7 +231,7 @@ def _hop_class(chip: Chip, layout: Layout, rule: HopRule) -> HopClass:
     """The rule with the layout's facts put in, times in cycles of the chip's clock."""
     lanes = layout.value(rule.lanes)
     if lanes < 1:
-        raise InputError(f"expected at least 1 lane, found {lanes}", code="T344", where=f"hop {rule.name}")
+        raise InputError(f"expected at least 1 lane, found {lanes}", code="T374", where=f"hop {rule.name}")
     return HopClass(
         name=rule.name,
         group_chips=layout.value(rule.group),
@@ -248,7 +248,7 @@ def _known(system: System, name: str) -> None:
     if name not in names:
         raise InputError(
             f"expected a fact of system {system.name} or its chip, found {name!r}",
-            code="T342",
+            code="T372",
             hint=nearest(name, names),
         )
 

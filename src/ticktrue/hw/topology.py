@@ -77,13 +77,13 @@ def check_nest(name: str, chips: int, hops: Sequence[HopClass]) -> None:
             raise InputError(
                 f"expected groups that grow from hop to hop, each at an index of {index} or {group} chips, "
                 f"found groups of {hop.group_chips} at an index of {hop.index_chips}",
-                code="T344",
+                code="T374",
                 where=f"system {name}, hop {hop.name}",
             )
         index, group = hop.index_chips, hop.group_chips
     if group != chips:
         raise InputError(
             f"expected the last hop to span all {chips} chips, found {group}",
-            code="T344",
+            code="T374",
             where=f"system {name}",
         )

@@ -44,7 +44,7 @@ def dtype_bytes(dtype: int) -> int:
 
 
 class RegFn(IntEnum):
-    """Declared functions of a runtime register that may enter an address (31 section 3)."""
+    """Declared functions of a runtime register that may enter an address."""
 
     NONE = 0
     TOKEN = 1

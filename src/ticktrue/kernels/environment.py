@@ -66,7 +66,7 @@ def check_float_environment() -> None:
     """Returns if the calling thread computes as rule G3 asks.
 
     Raises:
-        EnvironmentProblem: T410, the thread rounds otherwise or flushes subnormal numbers.
+        EnvironmentProblem: T417, the thread rounds otherwise or flushes subnormal numbers.
     """
     faults = np.uint32(float_environment_faults(PROBE_OPERANDS))
     found = [
@@ -81,7 +81,7 @@ def check_float_environment() -> None:
     if found:
         raise EnvironmentProblem(
             f"expected round to nearest with subnormal numbers kept, found {' and '.join(found)}",
-            code="T410",
+            code="T417",
             where="floating-point environment of this thread",
             hint="a library in this process changed it, often one built with -ffast-math",
         )

@@ -1,4 +1,4 @@
-"""Which tensor-parallel degrees are legal, and how heads and context share one (31 section 5)."""
+"""Which tensor-parallel degrees are legal, and how heads and context share one."""
 
 from ticktrue.errors import UsageError
 from ticktrue.program import Plan

@@ -93,7 +93,7 @@ def _arenas(slots: list[Slot], groups: int) -> list[int]:
 
 
 def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
-    """Rows of the largest timetable, rounded up: 16 bytes each are reserved as code (31 section 6)."""
+    """Rows of the largest timetable, rounded up: 16 bytes each are reserved as code."""
     s, plan = sharded.shapes, sharded.plan
     tiles = sum(2 + 4 * len(t.pieces) for p in phases for t in p.packed.tiles)
     folds = 6 * sum(len(r) for p in phases for r in p.packed.partials)

@@ -1,4 +1,4 @@
-"""Packed narrow shards: pieces of one network phase side by side in tiles of 320 columns (31 section 6)."""
+"""Packed narrow shards: pieces of one network phase side by side in tiles of 320 columns."""
 
 from dataclasses import dataclass
 

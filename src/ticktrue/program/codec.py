@@ -228,7 +228,7 @@ def write_program(program: Program, path: Path) -> None:
     """Writes a program file as a whole: beside its place first, then moved, so no half file is ever seen.
 
     Raises:
-        EnvironmentProblem: T410 if it cannot be written.
+        EnvironmentProblem: T416 if it cannot be written.
     """
     from ticktrue.errors import EnvironmentProblem
 
@@ -239,7 +239,7 @@ def write_program(program: Program, path: Path) -> None:
     except OSError as e:
         temporary.unlink(missing_ok=True)
         raise EnvironmentProblem(
-            f"cannot write the program: {e.strerror}", code="T410", where=str(path)
+            f"cannot write the program: {e.strerror}", code="T416", where=str(path)
         ) from e
 
 

@@ -83,7 +83,7 @@ P_REGION, P_VECTOR, P_ROWS, P_LANE, P_COLS, P_TENSOR, P_K0, P_COL0 = range(8)
 P_NAMES = ("region", "vector", "rows", "lane", "cols", "tensor", "k0", "col0")
 P_COLUMNS = len(P_NAMES)
 
-# patterns of communication: who is in the group (31 section 6)
+# patterns of communication: who is in the group
 PATTERN_ALL, PATTERN_CONTEXT, PATTERN_HEADS = range(3)
 # functions of rank in an address
 RANK_NONE, RANK_OWN, RANK_FROM = range(3)

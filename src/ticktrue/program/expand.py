@@ -1,4 +1,4 @@
-"""Chains -> rows: the deterministic expansion that `verify`, `sim` and `execute` each read (31 section 6).
+"""Chains -> rows: the deterministic expansion that `verify`, `sim` and `execute` each read.
 
 The class form has one row per functional action of a chip of the class, peers written out. The flat form is the class form
 on every chip: `Flat.address` and `Flat.peer` give what depends on the chip's rank.

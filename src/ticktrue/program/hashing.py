@@ -1,4 +1,4 @@
-"""The hash algebra of the dataflow digest (31 section 9): mixing functions shared by `verify` (rows) and `graph` (tensors).
+"""The hash algebra of the dataflow digest: mixing functions shared by `verify` (rows) and `graph` (tensors).
 
 An element is a 64-bit hash; 0 is an exact zero. Only these few functions are shared: what is hashed, and in which order, each
 side decides for itself, from the rows or from the numerics table. docs/dataflow.md says which function stands for which op.

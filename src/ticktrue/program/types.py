@@ -1,4 +1,4 @@
-"""The artefact as values: plan, step kind, image, timetable, program (31 section 1). Knows no model and no scheduler."""
+"""The artefact as values: plan, step kind, image, timetable, program. Knows no model and no scheduler."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -154,7 +154,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Chains [first, last] repeat `count` times, `period` cycles apart, each region shifted by its stride (31 section 8)."""
+    """Chains [first, last] repeat `count` times, `period` cycles apart, each region shifted by its stride."""
 
     first: int
     last: int

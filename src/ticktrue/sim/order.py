@@ -140,7 +140,7 @@ def _port_pairs(flat: Flat) -> list[Pairs]:
 def _memory_pairs(flat: Flat) -> Pairs:
     """Pairs by vector, exact on every chip.
 
-    GATHER and SCATTER touch their whole region (31 section 4). A state region that only SCATTERs write is then one thing: every
+    GATHER and SCATTER touch their whole region. A state region that only SCATTERs write is then one thing: every
     access of it meets every write of it, so one vector stands for all.
     """
     rows, table = flat.rows, flat.table

@@ -40,7 +40,7 @@ def _inner(d, n1, p1, w1, n2, p2, w2):
 def collide(s1, s2, a, b, n, p, m, q, w):
     """Whether row a issued at s1 and row b issued at s2 ever hold one port in the same cycle; exact, any progression.
 
-    Overlap of (s1 + i p) for w cycles: a bound on the difference of the inner indices (31 section 8), per pair of outer ones.
+    Overlap of (s1 + i p) for w cycles: a bound on the difference of the inner indices, per pair of outer ones.
     Rows of more events than any program has are taken to hold the port throughout.
     """
     if max(m[a], m[b]) > WEAVE or (p[a] != p[b] and n[a] > WEAVE):

@@ -97,7 +97,7 @@ def replay(timetable: Timetable, system: System, flat: Flat) -> Timing:
 def deskew_cycles(duration: Cycles, system: System, chips: int) -> Cycles:
     """Cycles held for clock alignment during `duration`: (⌊L / epoch⌋ + 1) · hold; a single chip has nothing to align.
 
-    Source: 31 section 7.
+    Source: docs/program.md.
     """
     hold, epoch = system.chip.value("deskew_hold_cycles"), system.chip.value("epoch_cycles")
     return Cycles((duration // epoch + 1) * hold if chips > 1 else 0)

@@ -80,7 +80,7 @@ class ChainTimes:
 class Timing:
     """Times of one timetable. `duration_cycles` is the stated one; it counts only while there are no `mismatches`.
 
-    `deskew_cycles` are held for clock alignment and not counted in cycle numbers (31 section 7); `gap_cycles` lie between
+    `deskew_cycles` are held for clock alignment and not counted in cycle numbers; `gap_cycles` lie between
     two steps; `host_cycles` are the host's round trip where it samples. `unbound_cycles` is what the last chains would
     take if no port, plane or memory were shared (data dependence alone).
     """

@@ -1,6 +1,6 @@
 """Is it legal: every timetable of a program against the rules of the machine, for every input at once.
 
-Sees only the assembled program and the machine, never the scheduler (31 sections 7 to 9).
+Sees only the assembled program and the machine, never the scheduler.
 """
 
 from ticktrue.verify.codes import CODES, Code, explain, reference_page

@@ -1,4 +1,4 @@
-"""Compiled exact test whether two rows hold one port in the same cycle, and the sweep that finds such pairs (31 section 8).
+"""Compiled exact test whether two rows hold one port in the same cycle, and the sweep that finds such pairs.
 
 Event (i, j) of a row holds its port from start + i p + j q for w cycles, i < n, j < m, and rounds do not overlap:
 (n - 1) p + w <= q.

@@ -316,7 +316,8 @@ def analyse(rows, order, lazy_load):
 def _needs(rows, order, lazy_load, stat):
     """Fills S_LOW, S_LANES, S_LAST and the S_LAZY of LOADs, from the last row to the first."""
     count = rows.shape[0]
-    low = np.full(count, LANES, np.int64)
+    low = np.zeros(count, np.int64)
+    fill(low, 0, count, LANES)
     high = np.zeros(count, np.int64)
     kept = np.zeros(count, np.int64)
     for at in range(count - 1, -1, -1):
@@ -346,16 +347,19 @@ def _needs(rows, order, lazy_load, stat):
 def place(rows, order, stat):
     """Gives every result its words of the pool, reused once their last reader has run; the pool's size in words."""
     count = rows.shape[0]
-    bins = np.full(64, -1, np.int64)  # free blocks by log2 of their size, as linked lists of rows
-    link = np.full(count, -1, np.int64)
+    bins = np.zeros(64, np.int64)  # free blocks by log2 of their size, as linked lists of rows
+    link = np.zeros(count, np.int64)
+    fill(bins, 0, 64, -1)
+    fill(link, 0, count, -1)
     size = np.zeros(count, np.int64)
-    start = np.full(count + 1, 0, np.int64)
+    start = np.zeros(count + 1, np.int64)
     for at in range(count):
         start[stat[order[at], S_LAST] + 1] += 1
     for at in range(count):
         start[at + 1] += start[at]
-    ending = np.empty(count, np.int64)
-    slot = start[:count].copy()
+    ending, slot = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for at in range(count):
+        slot[at] = start[at]
     for at in range(count):
         r = order[at]
         ending[slot[stat[r, S_LAST]]] = r

@@ -1,4 +1,4 @@
-"""Compiled walk over every vector that rows read and write, in the order of their first events (31 section 8).
+"""Compiled walk over every vector that rows read and write, in the order of their first events.
 
 Per vector it keeps the last write and two reads: the one that ends last, and the one that ends last among all others of another
 signature. A signature is (chain, addresses, progression): only a read of the writer's own signature is excepted from the rule, so

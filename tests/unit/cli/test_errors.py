@@ -47,7 +47,7 @@ def test_usage_errors_exit_2_and_say_where_help_is(cli, argv, code, words):
     ("flags", "status", "code"),
     [
         (("--format", "fp8"), 2, "T122"),
-        (("--format", "f32"), 3, "T343"),
+        (("--format", "f32"), 3, "T373"),
         (("--chips", "5"), 2, "T120"),
         (("--chips", "99"), 3, "T310"),
         (("--max-model-len", "99999"), 2, "T123"),

@@ -57,9 +57,9 @@ def test_compile_all_logits_of_several_widths(cli, model, tmp_path):
         (("--logits", "some"), 2, "T103"),
         (("--chips", "5"), 2, "T120"),
         (("--max-model-len", "257"), 2, "T123"),
-        (("--format", "f32"), 3, "T343"),
-        (("-o", "no/such/place"), 4, "T410"),
-        (("-o", "."), 4, "T410"),
+        (("--format", "f32"), 3, "T373"),
+        (("-o", "no/such/place"), 4, "T416"),
+        (("-o", "."), 4, "T416"),
         (("--json", "-o", "-"), 2, "T105"),
     ],
 )

@@ -62,7 +62,7 @@ def test_tokens_go_to_the_next_larger_kind() -> None:
     ("options", "error", "code"),
     [
         (Options(fmt="int4"), UsageError, "T122"),
-        (Options(fmt="f32"), InputError, "T343"),
+        (Options(fmt="f32"), InputError, "T373"),
         (Options(max_context=0), UsageError, "T123"),
         (Options(max_context=-5), UsageError, "T123"),
         (Options(max_context=10**9), UsageError, "T123"),

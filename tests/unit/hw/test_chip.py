@@ -22,7 +22,7 @@ def fact(**changes) -> Fact:
 def test_value_outside_its_range_is_refused(low: int, high: int) -> None:
     with pytest.raises(InputError, match="low <= value <= high") as err:
         fact(low=low, high=high)
-    assert err.value.code == "T341"
+    assert err.value.code == "T371"
     assert "x_cycles" in err.value.where
 
 
@@ -42,7 +42,7 @@ def test_chip_gives_values_by_name() -> None:
 def test_unknown_fact_names_the_nearest() -> None:
     with pytest.raises(InputError) as err:
         LP30.value("mxm_pas_cycles")
-    assert err.value.code == "T342"
+    assert err.value.code == "T372"
     assert "mxm_pass_cycles" in err.value.hint
 
 
@@ -62,17 +62,17 @@ def test_override_changes_one_value_and_says_so() -> None:
 def test_override_out_of_bounds_is_refused(name: str, value: int) -> None:
     with pytest.raises(InputError) as err:
         LP30.with_fact(name, value)
-    assert err.value.code == "T341"
+    assert err.value.code == "T371"
     assert name in err.value.where
 
 
 @pytest.mark.parametrize(
     ("facts", "code", "words"),
     [
-        (LP30.facts[1:], "T340", "vector_bytes"),
-        ((*LP30.facts, LP30.facts[0]), "T340", "twice"),
-        ((*LP30.facts, fact()), "T342", "x_cycles"),
-        ((replace(LP30.facts[0], unit="vectors"), *LP30.facts[1:]), "T341", "unit bytes"),
+        (LP30.facts[1:], "T370", "vector_bytes"),
+        ((*LP30.facts, LP30.facts[0]), "T370", "twice"),
+        ((*LP30.facts, fact()), "T372", "x_cycles"),
+        ((replace(LP30.facts[0], unit="vectors"), *LP30.facts[1:]), "T371", "unit bytes"),
     ],
     ids=["missing", "twice", "unknown", "unit"],
 )
@@ -96,7 +96,7 @@ def test_present_format_gives_its_grade() -> None:
 def test_absent_format_needs_hypothetical(chip: Chip, fmt: str) -> None:
     with pytest.raises(InputError) as err:
         formats_allowed(chip, fmt, hypothetical=False)
-    assert err.value.code == "T343"
+    assert err.value.code == "T373"
     assert "--hypothetical" in err.value.hint
     assert formats_allowed(chip, fmt, hypothetical=True) == "assumed"
 
@@ -104,7 +104,7 @@ def test_absent_format_needs_hypothetical(chip: Chip, fmt: str) -> None:
 def test_format_that_the_chip_does_not_mention_is_always_refused() -> None:
     with pytest.raises(InputError) as err:
         formats_allowed(LP30, "bf61", hypothetical=True)
-    assert err.value.code == "T343"
+    assert err.value.code == "T373"
     assert "bf16" in err.value.hint
 
 

@@ -39,26 +39,26 @@ NAME = 'name = "tiny"'
 STREAMS = "[fact.streams]"
 LANES = 'lanes = "tray_lanes"'
 CASES = {
-    "unknown-key-of-a-fact": (CHIP, STREAMS, STREAMS + "\nhue = 1", "T340", "hue", "fact streams"),
-    "unknown-key-of-a-chip": (CHIP, NAME, NAME + "\nowner = 1", "T340", "owner", CHIP),
-    "fact-misspelled": (CHIP, STREAMS, "[fact.stream]", "T340", "streams", "tiny"),
-    "not-toml": (CHIP, STREAMS, "[fact.streams", "T340", "TOML", CHIP),
-    "text-for-a-number": (CHIP, "value = 320", 'value = "320"', "T340", "value", "fact vector_bytes"),
-    "unknown-grade": (CHIP, '"assumed"', '"guess"', "T340", "guess", "format bf16"),
-    "unknown-source": (CHIP, 'source = "TINY"', 'source = "TINNY"', "T340", "TINNY", "format bf16"),
-    "no-reason": (CHIP, 'why = "short"\n', "", "T340", "why", "fact"),
-    "low-above-value": (CHIP, "low = 320", "low = 321", "T341", "low <= value", "fact vector_bytes"),
-    "half-a-range": (CHIP, "low = 320\n", "", "T341", "both low and high", "fact vector_bytes"),
-    "other-unit": (CHIP, 'unit = "bytes"', 'unit = "rows"', "T341", "unit bytes", "fact vector_bytes"),
-    "fraction": (CHIP, "value = 5\n", "value = 5.5\n", "T341", "whole number", "fact"),
-    "other-schema": (CHIP, "chip/v1", "chip/v9", "T340", "schema", CHIP),
-    "unknown-chip": (SYSTEM, 'chip = "tiny"', 'chip = "tinny"', "T340", "tinny", SYSTEM),
-    "other-name": (SYSTEM, 'name = "tiny-4"', 'name = "tiny-5"', "T340", "tiny-5", SYSTEM),
-    "fact-not-used": (SYSTEM, "[fact.tray_lanes]", "[fact.tray_lane]", "T340", "tray_lane", SYSTEM),
-    "fact-not-there": (SYSTEM, LANES, LANES + '\nindex = "one"', "T340", "one", SYSTEM),
-    "no-hop": (SYSTEM, "[[hop]]", "[[hops]]", "T340", "hop", SYSTEM),
-    "bad-nest": (SYSTEM, LANES, LANES + '\nindex = "tray_lanes"', "T344", "index of", "hop tray"),
-    "bad-date": ("sources.toml", 'where"\ndate = "2', 'where"\ndate = "in 2', "T340", "date", "TINY"),
+    "unknown-key-of-a-fact": (CHIP, STREAMS, STREAMS + "\nhue = 1", "T370", "hue", "fact streams"),
+    "unknown-key-of-a-chip": (CHIP, NAME, NAME + "\nowner = 1", "T370", "owner", CHIP),
+    "fact-misspelled": (CHIP, STREAMS, "[fact.stream]", "T370", "streams", "tiny"),
+    "not-toml": (CHIP, STREAMS, "[fact.streams", "T370", "TOML", CHIP),
+    "text-for-a-number": (CHIP, "value = 320", 'value = "320"', "T370", "value", "fact vector_bytes"),
+    "unknown-grade": (CHIP, '"assumed"', '"guess"', "T370", "guess", "format bf16"),
+    "unknown-source": (CHIP, 'source = "TINY"', 'source = "TINNY"', "T370", "TINNY", "format bf16"),
+    "no-reason": (CHIP, 'why = "short"\n', "", "T370", "why", "fact"),
+    "low-above-value": (CHIP, "low = 320", "low = 321", "T371", "low <= value", "fact vector_bytes"),
+    "half-a-range": (CHIP, "low = 320\n", "", "T371", "both low and high", "fact vector_bytes"),
+    "other-unit": (CHIP, 'unit = "bytes"', 'unit = "rows"', "T371", "unit bytes", "fact vector_bytes"),
+    "fraction": (CHIP, "value = 5\n", "value = 5.5\n", "T371", "whole number", "fact"),
+    "other-schema": (CHIP, "chip/v1", "chip/v9", "T370", "schema", CHIP),
+    "unknown-chip": (SYSTEM, 'chip = "tiny"', 'chip = "tinny"', "T370", "tinny", SYSTEM),
+    "other-name": (SYSTEM, 'name = "tiny-4"', 'name = "tiny-5"', "T370", "tiny-5", SYSTEM),
+    "fact-not-used": (SYSTEM, "[fact.tray_lanes]", "[fact.tray_lane]", "T370", "tray_lane", SYSTEM),
+    "fact-not-there": (SYSTEM, LANES, LANES + '\nindex = "one"', "T370", "one", SYSTEM),
+    "no-hop": (SYSTEM, "[[hop]]", "[[hops]]", "T370", "hop", SYSTEM),
+    "bad-nest": (SYSTEM, LANES, LANES + '\nindex = "tray_lanes"', "T374", "index of", "hop tray"),
+    "bad-date": ("sources.toml", 'where"\ndate = "2', 'where"\ndate = "in 2', "T370", "date", "TINY"),
 }
 
 
@@ -90,4 +90,4 @@ def test_catalog_with_a_part_missing(catalog: Path, gone: str) -> None:
         (catalog / gone).unlink()
     with pytest.raises(InputError, match="found none") as err:
         load_system("tiny-4", catalog)
-    assert err.value.code == "T340"
+    assert err.value.code == "T370"

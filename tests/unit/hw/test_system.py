@@ -187,7 +187,7 @@ def test_route_goes_through_the_own_tray_first() -> None:
 def test_route_to_a_chip_that_is_not_there(pair: tuple[int, int]) -> None:
     with pytest.raises(InputError) as err:
         SYSTEMS["groq3-lpx"].route(*pair)
-    assert err.value.code == "T345"
+    assert err.value.code == "T375"
 
 
 def test_subset_keeps_the_name_and_the_links() -> None:
@@ -233,12 +233,12 @@ def test_override_of_a_layout_fact_moves_the_links() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [
-        ("backplane_latency", 1, "T342"),
-        ("tray_lanes", 0, "T344"),
-        ("tray_lanes", 5, "T344"),  # 75 + 30 + 5 lanes of 96
-        ("tray_latency_ns", 1, "T344"),  # less than a slot
-        ("half_rack_chips", 100, "T344"),
-        ("tray_chips", 300, "T344"),
+        ("backplane_latency", 1, "T372"),
+        ("tray_lanes", 0, "T374"),
+        ("tray_lanes", 5, "T374"),  # 75 + 30 + 5 lanes of 96
+        ("tray_latency_ns", 1, "T374"),  # less than a slot
+        ("half_rack_chips", 100, "T374"),
+        ("tray_chips", 300, "T374"),
     ],
 )
 def test_override_that_contradicts_the_rest_is_refused(name: str, value: int, code: str) -> None:

@@ -72,4 +72,4 @@ def test_planted_fault_is_refused(bits: int, word: str) -> None:
     check_under(DEFAULT)
     with pytest.raises(EnvironmentProblem, match=word) as err:
         check_under(DEFAULT | bits)
-    assert err.value.code == "T410"
+    assert err.value.code == "T417"
