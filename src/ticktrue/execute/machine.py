@@ -12,6 +12,7 @@ from ticktrue.execute.lower import Lowered, lower
 from ticktrue.execute.memory import Memory, allocate, load_weights
 from ticktrue.hw import System
 from ticktrue.isa import OpTable
+from ticktrue.kernels.environment import check_float_environment
 from ticktrue.model import Weights
 from ticktrue.program import Image, StepKind, Timetable, class_regions
 
@@ -25,9 +26,15 @@ class StepResult:
 
 
 class Machine:
-    """An image in memory with its weights; steps of any timetable over that image may follow each other."""
+    """An image in memory with its weights; steps of any timetable over that image may follow each other.
+
+    Raises:
+        EnvironmentProblem: T417 if this thread does not round to nearest or flushes subnormal numbers.
+        InputError: T362 if the image was made for other weights.
+    """
 
     def __init__(self, image: Image, weights: Weights, system: System) -> None:
+        check_float_environment()
         self.image = image
         self.system = system
         self.memory: Memory = allocate(image, OpTable.of(system.chip))
