@@ -15,9 +15,9 @@ from ticktrue.errors import UsageError
 class Steps:
     """Which timetables to compile: every pair of the given tokens and contexts."""
 
-    tokens: tuple[int, ...] = (1,)
+    tokens: Annotated[tuple[int, ...], Parameter(negative="")] = (1,)
     "Tokens per step; repeat the flag for more. Rounded up to 1, 2, 4, 8 or 64."
-    context: tuple[int, ...] = ()
+    context: Annotated[tuple[int, ...], Parameter(negative="")] = ()
     "Context to reach, the step's own tokens included; repeat the flag for more [default: --max-model-len]."
     logits: str = "last"
     "Logits of the last token only, or of all: last, all."

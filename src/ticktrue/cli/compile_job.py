@@ -8,6 +8,7 @@ from ticktrue.cli.compile import Steps
 from ticktrue.cli.documents import CompileDocument, encode, header
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
+from ticktrue.cli.program_file import tell_hypothetical
 from ticktrue.cli.prove import Maker, Rejected, Source, open_cache
 from ticktrue.cli.run_report import model_input, proof_part, system_input, tell_rejected
 from ticktrue.cli.target import Target, check_fits, look_up
@@ -66,6 +67,7 @@ def lines(program: Program, maker: Maker, terminal: Terminal) -> None:
     key = program.image.key
     terminal.line(f"model      {key.model}, {key.fmt}, context up to {key.max_context:,}")
     terminal.line(f"system     {key.system}, {key.plan.chips} chips")
+    tell_hypothetical(key, terminal)
     proofs = {p.kind: p for p in maker.proofs}
     for t in program.timetables:
         how = "proved earlier, from the cache" if proofs[t.kind].cached else "proved now"

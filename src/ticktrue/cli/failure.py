@@ -1,5 +1,7 @@
 """How a failure is told: one line and a hint on stderr, or one JSON document on stdout, and the exit status."""
 
+import contextlib
+import errno
 import os
 import shlex
 import signal
@@ -10,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ticktrue.errors import Error, UsageError
+from ticktrue.cli.output import write_whole
+from ticktrue.errors import EnvironmentProblem, Error, UsageError
 
 if TYPE_CHECKING:
     from cyclopts import CycloptsError
@@ -48,12 +51,53 @@ def tell(problem: Error, argv: Sequence[str]) -> int:
             **header(argv), code=problem.code, message=problem.message, where=problem.where, hint=problem.hint,
             exit_status=problem.exit_code,
         )  # fmt: skip
-        sys.stdout.write(encode(document).decode())
-        sys.stdout.flush()
+        try:
+            write_whole(encode(document).decode())
+        except OSError:
+            print(problem, file=sys.stderr)
+            _abandon_stdout()
     else:
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _abandon_stdout()
         print(problem, file=sys.stderr)
     return problem.exit_code
+
+
+_ENVIRONMENT = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EBADF, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EMFILE,
+    errno.ENFILE, errno.ENOMEM,
+})  # fmt: skip
+
+
+def tell_system(problem: OSError, argv: Sequence[str]) -> int:
+    """What the system refuses (a full disk behind stdout, a read-only place) is no bug of ours."""
+    if problem.errno not in _ENVIRONMENT:
+        return tell_bug(problem, argv)
+    what = os.strerror(problem.errno or 0)
+    where = str(problem.filename) if problem.filename else "output"
+    _abandon_stdout()
+    refused = EnvironmentProblem(f"cannot write the result: {what}", code="T418", where=where,
+                                 hint="free space, or write somewhere else")  # fmt: skip
+    print(refused, file=sys.stderr)
+    return refused.exit_code
+
+
+def closed() -> int:
+    """The status where stdout or stderr is closed before the start."""
+    if sys.stderr is not None:
+        print(
+            "T418: standard output is closed [output]\n  hint: redirect it to a file or to /dev/null",
+            file=sys.stderr,
+        )
+    os._exit(EnvironmentProblem.exit_code)
+
+
+def _abandon_stdout() -> None:
+    """Nothing more goes to a stdout that does not take it, also not when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def tell_bug(problem: Exception, argv: Sequence[str]) -> int:

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 
 from ticktrue.cli.documents import InspectDocument, RegionClassPart, TimetablePart, encode, header
 from ticktrue.cli.output import Terminal
-from ticktrue.cli.program_file import ProgramFile, degrees, machine_of, pick_timetable, read_file
+from ticktrue.cli.program_file import (
+    ProgramFile,
+    degrees,
+    machine_of,
+    pick_timetable,
+    read_file,
+    tell_hypothetical,
+)
 from ticktrue.errors import UsageError
 from ticktrue.isa.ops import VECTOR_BYTES
 from ticktrue.program import Timetable, timetable_digest
@@ -96,6 +103,7 @@ def _summary(source: ProgramFile, terminal: Terminal) -> None:
     )
     terminal.line(f"system     {d.system}, {d.chips} chips ({degrees(source.program.image.key.plan)})")
     terminal.line(f"           facts {d.facts_sha256}")
+    tell_hypothetical(source.program.image.key, terminal)
     terminal.line()
     total = sum(r.bytes_per_chip for r in d.regions)
     rows = [(r.name, f"{r.regions:,}", f"{r.bytes_per_chip:,}") for r in d.regions]

@@ -89,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def status_of(argv: Sequence[str]) -> int:
     """Runs one command and gives its exit status; every failure is told on the way."""
+    if sys.stdout is None or sys.stderr is None:
+        return failure.closed()
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _told(list(argv))
@@ -112,6 +114,8 @@ def _told(argv: list[str]) -> int:
         return failure.tell(problem, argv)
     except BrokenPipeError:
         raise
+    except OSError as problem:
+        return failure.tell_system(problem, argv)
     except Exception as problem:  # noqa: BLE001 - the one place: whatever it is becomes a report and exit 5
         return failure.tell_bug(problem, argv)
     return found if isinstance(found, int) else 0

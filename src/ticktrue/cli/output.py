@@ -35,6 +35,23 @@ class Output:
 PLAIN = Output()
 
 
+def write_whole(text: str) -> None:
+    """Writes all of a text to stdout: an unbuffered stream may take only a part of it and say nothing.
+
+    Raises:
+        OSError: if stdout cannot take it.
+    """
+    sys.stdout.flush()
+    out = getattr(sys.stdout, "buffer", None)
+    if out is None:  # a stand-in for stdout that takes text only
+        sys.stdout.write(text)
+        return
+    rest = memoryview(text.encode(sys.stdout.encoding or "utf-8", errors="replace"))
+    while rest:
+        rest = rest[out.write(rest) or 0 :]
+    out.flush()
+
+
 class Terminal:
     """stdout for results, stderr for progress; a spinner on a terminal, one line per stage elsewhere, silence if quiet."""
 
@@ -71,13 +88,12 @@ class Terminal:
     def document(self, data: bytes) -> None:
         """One JSON document, the whole of stdout."""
         self._stop()
-        sys.stdout.write(data.decode())
-        sys.stdout.flush()
+        write_whole(data.decode())
 
     def raw(self, text: str) -> None:
         """Text as it is, the whole of stdout."""
         self._stop()
-        sys.stdout.write(text)
+        write_whole(text)
 
     def stream(self, text: str) -> None:
         """Text as it comes, without a line end of its own."""

@@ -4,10 +4,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ticktrue.cli.output import Terminal
 from ticktrue.cli.surroundings import STDIN
 from ticktrue.errors import DoesNotFit, Error, InputError, UsageError
 from ticktrue.hw import System, load_system
-from ticktrue.program import Decoded, Plan, Program, Timetable, decode, program_digest
+from ticktrue.program import Decoded, ImageKey, Plan, Program, Timetable, decode, program_digest
 from ticktrue.program.text import from_text
 from ticktrue.program.text_words import FIRST_LINE
 
@@ -23,6 +24,12 @@ class ProgramFile:
     def program(self) -> Program:
         """The program itself."""
         return self.decoded.program
+
+
+def tell_hypothetical(key: ImageKey, terminal: Terminal) -> None:
+    """Says with a result that its number format is one that the chip is known not to have."""
+    if key.hypothetical:
+        terminal.line(f"           HYPOTHETICAL: {key.fmt} is allowed although the chip may not have it")
 
 
 def read_file(file: str) -> ProgramFile:

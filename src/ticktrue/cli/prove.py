@@ -137,7 +137,9 @@ class Maker:
     def _made(self, kind: StepKind) -> Timetable:
         image, s = self.image, self.source
         begin = self.clock()
-        with self._terminal.stage(f"compiling {kind.label()} for {s.system.chips} chips"):
+        with self._terminal.stage(
+            f"compiling {kind.label()} for {s.system.chips} chip{'s' * (s.system.chips != 1)}"
+        ):
             timetable = compile_timetable(s.spec, s.system, image, kind)
         program = assemble(image, [timetable])
         seconds = self.clock() - begin

@@ -5,7 +5,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ticktrue.cli.output import PLAIN, Output, Terminal
-from ticktrue.cli.target import TARGET, Target
+from ticktrue.cli.target import TARGET, Target, whole
 from ticktrue.errors import UsageError
 
 DEFAULT_PROMPT = "Explain in one sentence why the sky is blue."
@@ -16,7 +16,8 @@ def run(
     /,
     *,
     target: Target = TARGET,
-    max_tokens: int = 128,
+    max_tokens: Annotated[int, Parameter(converter=whole)] = 128,
+    output_file: Annotated[str, Parameter(name=("--output", "-o"))] = "",
     raw: Annotated[bool, Parameter(negative="")] = False,
     output: Output = PLAIN,
 ) -> int:
@@ -32,6 +33,7 @@ def run(
         prompt: What to answer; `-` reads it from standard input.
         target: Model and machine.
         max_tokens: Longest answer in tokens.
+        output_file: Keep the program that was used, exactly its timetables, in this file.
         raw: Continue the prompt as it stands, without the model's chat template.
         output: How the result is shown.
     """
@@ -41,6 +43,6 @@ def run(
 
     terminal = Terminal(output)
     try:
-        return perform(Job(prompt, target, max_tokens, raw), terminal)
+        return perform(Job(prompt, target, max_tokens, raw, output_file), terminal)
     finally:
         terminal.close()

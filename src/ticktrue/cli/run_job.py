@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
@@ -15,7 +16,7 @@ from ticktrue.errors import InputError
 from ticktrue.execute import Machine
 from ticktrue.generate import Session, Step
 from ticktrue.model import load_weights
-from ticktrue.program import Program, StepKind
+from ticktrue.program import Program, StepKind, write_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Job:
     target: Target
     max_tokens: int
     raw: bool
+    output_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,16 @@ def perform(job: Job, terminal: Terminal) -> int:
         proofs = tuple(p for p in maker.proofs if p.kind in used)
         answer = Answer(job, found, weights, prompt, ids, tokens, execution.text, tuple(execution.steps), program,
                         proofs, kernels.seconds, maker.seconds, begin)  # fmt: skip
+        if job.output_file:
+            write_program(program, Path(job.output_file))
         return tell_answer(answer, terminal)
 
 
 def prompt_ids(found: Found, prompt: str, *, raw: bool) -> tuple[int, ...]:
     """Token ids of the prompt, through the model's chat template unless `raw` or there is none."""
+    if not prompt.strip():
+        raise InputError("expected a prompt, found nothing but blanks", code="T365", where="prompt",
+                         hint="say what to answer")  # fmt: skip
     tokenizer = found.model.tokenizer()
     template = None if raw else found.model.chat_template()
     if template is None:

@@ -23,6 +23,7 @@ from ticktrue.cli.run_job import Answer
 from ticktrue.cli.target import Found
 from ticktrue.cli.timing_parts import causes_line, step_times, time_step
 from ticktrue.hw import formats_allowed
+from ticktrue.model import list_models
 from ticktrue.program import Timetable, program_digest
 from ticktrue.report import assumed_table
 from ticktrue.sim import Assumed, Timing, simulate
@@ -117,6 +118,11 @@ class _Report:
         reason = {"stop": "", "length": " (ended by --max-tokens)", "context": " (ended by --max-model-len)"}
         kinds = ", ".join(t.kind.label() for t in a.program.timetables)
         terminal.line(f"model      {key.model}, {key.fmt}, context up to {key.max_context:,}")
+        titles = {m.name: m.title for m in list_models()}
+        if a.job.target.model in titles:
+            terminal.line(
+                f"           {titles[a.job.target.model]} as published; weights dequantised to bf16"
+            )
         terminal.line(f"system     {key.system}, {_chips(key.plan.chips)} ({degrees(key.plan)})")
         if key.hypothetical:
             terminal.line(f"           HYPOTHETICAL: {key.fmt} is allowed although the chip may not have it")

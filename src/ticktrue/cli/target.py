@@ -1,9 +1,10 @@
 """The flags that say which model runs on which machine, and what they name once looked up."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from ticktrue.cli.output import Terminal
 from ticktrue.cli.surroundings import model_cache
@@ -20,6 +21,15 @@ DEFAULT_CHIPS = 8
 DEFAULT_CONTEXT = 2048
 
 
+def whole(_type: object, tokens: Sequence[Token]) -> int:
+    """A whole number, and nothing that merely rounds to one.
+
+    Raises:
+        ValueError: for anything else; the command line tells it with the flag's name.
+    """
+    return int(tokens[0].value.replace("_", ""))
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -29,13 +39,13 @@ class Target:
     "A name of `ticktrue model list`, a Hugging Face directory, a .gguf file, or org/name of the hub."
     system: str = DEFAULT_SYSTEM
     "A name of `ticktrue hw list`."
-    chips: int | None = None
+    chips: Annotated[int | None, Parameter(converter=whole)] = None
     "How many chips of the system to use [default: 8, or all if there are fewer]."
     format: str = "bf16"
     "Number format of weights and activations: bf16, or f32 for debugging."
-    max_model_len: int | None = None
+    max_model_len: Annotated[int | None, Parameter(converter=whole)] = None
     "Longest context in tokens [default: 2048, or the model's if that is shorter]."
-    hypothetical: bool = False
+    hypothetical: Annotated[bool, Parameter(negative="")] = False
     "Allow a number format that the chip is known not to have; every result says so."
     cache: bool = True
     "Keep verified programs in the cache, and take them from there."

@@ -6,7 +6,7 @@ from ticktrue.cli.documents import TimeDocument, encode, header
 from ticktrue.cli.hw_show import fact_part
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
-from ticktrue.cli.program_file import ProgramFile, machine_of, pick_timetable, read_file
+from ticktrue.cli.program_file import ProgramFile, machine_of, pick_timetable, read_file, tell_hypothetical
 from ticktrue.cli.prove import require_legal
 from ticktrue.cli.timing_parts import step_times, time_step
 from ticktrue.hw import System
@@ -28,10 +28,12 @@ def perform(file: str, step: str, context: int | None, terminal: Terminal) -> in
         timed = [_time(source, t, system, whole=chosen is not None or terminal.json) for t in wanted]
     if terminal.json:
         terminal.document(encode(_document(source, system, timed)))
-    elif chosen:
-        terminal.line(timing_table(*timed[0]))
     else:
-        _overview(timed, terminal)
+        tell_hypothetical(source.program.image.key, terminal)
+        if chosen:
+            terminal.line(timing_table(*timed[0]))
+        else:
+            _overview(timed, terminal)
     return 0 if all(t.clean for t, _ in timed) else 1
 
 

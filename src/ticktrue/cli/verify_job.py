@@ -7,7 +7,7 @@ from itertools import pairwise
 from ticktrue.cli.documents import ProofPart, VerifyDocument, ViolationPart, encode, header
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
-from ticktrue.cli.program_file import ProgramFile, machine_of, read_file
+from ticktrue.cli.program_file import ProgramFile, machine_of, read_file, tell_hypothetical
 from ticktrue.cli.prove import Proof, prove
 from ticktrue.cli.run_report import SHOWN, proof_part, violation_lines, violation_parts
 from ticktrue.cli.target import open_model
@@ -129,6 +129,7 @@ def _lines(
         f"program    {source.where}: {key.model}, {key.fmt}, {key.plan.chips} chips of {key.system}"
     )
     terminal.line(f"sha256     {source.decoded.computed}")
+    tell_hypothetical(key, terminal)
     if seal := _seal(source):
         terminal.line(f"V140: {seal}")
     for violation in general.violations[:SHOWN]:

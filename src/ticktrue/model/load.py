@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ticktrue.errors import InputError, UnsupportedModel
 from ticktrue.model.chat import ChatTemplate, read_template
-from ticktrue.model.fetch import cached, fetch
+from ticktrue.model.fetch import fetch
 from ticktrue.model.gguf_file import GgufFile
 from ticktrue.model.gguf_model import GgufNaming, read_metadata
 from ticktrue.model.gguf_tokenizer import tokenizer_from_gguf
@@ -206,4 +206,4 @@ def _from_registry(name: str, cache: Path | None, progress: Progress | None) -> 
         )
     if cache is None:
         raise InputError(f"{name} must be fetched, and no cache directory is given", code="T340", where=name)
-    return cached(model, cache) or fetch(name, cache, progress)
+    return fetch(name, cache, progress)  # checks the sha256 of what is there: a damaged file is never run

@@ -3,6 +3,7 @@
 The sha256 of a program covers the image and the digest of every timetable, so a program of fewer timetables has its own.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 from dataclasses import dataclass
@@ -237,7 +238,8 @@ def write_program(program: Program, path: Path) -> None:
         temporary.write_bytes(encode(program))
         temporary.replace(path)
     except OSError as e:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where nothing can be written, nothing can be removed
+            temporary.unlink(missing_ok=True)
         raise EnvironmentProblem(
             f"cannot write the program: {e.strerror}", code="T416", where=str(path)
         ) from e

@@ -28,7 +28,7 @@ def whole(value: object, low: int, high: int = GREATEST) -> bool:
 def check_image(image: Image, system: System, findings: Findings) -> bool:
     """Finds what is wrong with an image; whether timetables over it can be looked at."""
     before = findings.total
-    if _key_ranges(image, findings):
+    if _key_ranges(image, system, findings):
         _plan(image, system, findings)
     groups = system.chip.value("mem_groups")
     size = system.chip.value("sram_bytes") // system.chip.value("vector_bytes") // groups
@@ -44,7 +44,7 @@ def check_image(image: Image, system: System, findings: Findings) -> bool:
     return findings.total == before
 
 
-def _key_ranges(image: Image, findings: Findings) -> bool:
+def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
     key, fine = image.key, True
     for name in ("max_context", "slots", "t_max", "vocab", "kv_heads", "heads", "head_dim"):
         high = 1 if name == "slots" else GREATEST  # one slot in this version of the format
@@ -57,6 +57,12 @@ def _key_ranges(image: Image, findings: Findings) -> bool:
                 "V112", f"key.plan.{name}", f"expected a number of chips, found {getattr(key.plan, name)!r}"
             )
             fine = False
+    absent = {f.format for f in system.chip.mxm_formats if f.absent}
+    if key.fmt in absent and not key.hypothetical:
+        findings.field(
+            "V100", "key.hypothetical", f"expected true, for the chip is known not to have {key.fmt}"
+        )
+        fine = False
     if key.fmt not in {"bf16", "f32"}:
         findings.field("V112", "key.fmt", f"expected bf16 or f32, found {key.fmt!r}")
         fine = False
