@@ -27,7 +27,11 @@ def whole(_type: object, tokens: Sequence[Token]) -> int:
     Raises:
         ValueError: for anything else; the command line tells it with the flag's name.
     """
-    return int(tokens[0].value.replace("_", ""))
+    word = tokens[0].value
+    try:
+        return int(word)
+    except ValueError:
+        raise ValueError(f"expected a whole number, found {word!r}") from None
 
 
 @Parameter(name="*")

@@ -1,0 +1,76 @@
+"""What a stranger tried first: full disks, closed outputs, half numbers, blank prompts, formats the chip does not have."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ticktrue.program import read_program
+
+FULL = Path("/dev/full")
+
+
+def command(*argv: str, out: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ticktrue", *argv],
+        stdout=out, stderr=subprocess.PIPE, text=True, check=False, env=os.environ | environment,
+    )  # type: ignore[call-overload] # fmt: skip
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_full_disk_behind_stdout_is_told_and_is_no_bug(flags: tuple[str, ...], unbuffered: str) -> None:
+    with FULL.open("w") as full:
+        ran = command("hw", "list", *flags, out=full, PYTHONUNBUFFERED=unbuffered)
+    assert ran.returncode == 4
+    assert ran.stderr.startswith("T418: cannot write the result: No space left on device")
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_closed_stdout_is_told() -> None:
+    ran = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m ticktrue hw list >&-"], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 4
+    assert ran.stderr.startswith("T418: standard output is closed")
+
+
+@pytest.mark.parametrize("word", ["1.5", "two", "1e1", ""])
+def test_half_numbers_of_chips_are_refused(cli, model, word):
+    ran = cli("run", "abc", "--model", model, "--chips", word)
+    assert ran.status == 2
+    assert "expected a whole number, found" in ran.err
+
+
+@pytest.mark.parametrize("prompt", ["", "   ", "\n\t"])
+@pytest.mark.parametrize("raw", [(), ("--raw",)])
+def test_a_blank_prompt_is_refused(cli, model, prompt, raw):
+    ran = cli("run", prompt, "--model", model, *raw)
+    assert ran.status == 3
+    assert ran.err.startswith("T365: expected a prompt, found nothing but blanks")
+
+
+def test_a_hypothetical_format_is_named_with_every_result_and_checked(cli, model, tmp_path):
+    file = tmp_path / "h.ticktrue"
+    flags = ("--model", model, "--chips", "2", "--format", "f32", "--context", "64", "--max-model-len", "64")
+    made = cli("compile", *flags, "--hypothetical", "-o", str(file))
+    assert made.status == 0
+    results = [made, cli("verify", str(file)), cli("time", str(file)), cli("inspect", str(file))]
+    assert all("HYPOTHETICAL: f32" in r.out for r in results)
+    text = cli("inspect", "--text", str(file)).out
+    (tmp_path / "h.txt").write_text(text.replace("hypothetical true", "hypothetical false"))
+    ran = cli("verify", str(tmp_path / "h.txt"))
+    assert ran.status == 1
+    assert "V100: expected true, for the chip is known not to have f32" in ran.out
+
+
+def test_run_keeps_the_program_it_used(cli, model, tmp_path):
+    file = tmp_path / "used.ticktrue"
+    ran = cli("run", "abc", "--model", model, "--chips", "2", "--max-tokens", "3", "-o", str(file), "--json")
+    assert ran.status == 0
+    kept = read_program(file)
+    assert kept.intact
+    assert kept.computed == ran.document["program_sha256"]
