@@ -7,12 +7,10 @@ from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.rows import assemble, float_bits
 from ticktrue.compile.step import Step, all_gather, merge
 from ticktrue.isa import Dtype, Op, RegFn
-from ticktrue.isa.ops import BLOCK, LANES
+from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES
 from ticktrue.partition import Cut
 from ticktrue.place import kv_name
 from ticktrue.program import columns as col
-
-LANE_BLOCKS = 256
 
 
 def rope_queries(step: Step, label: str) -> None:

@@ -12,7 +12,6 @@ VECTOR_BYTES = 320
 BLOCK = 64
 LANE_BLOCKS = 256
 ROPE_ROWS = 512
-SENTINEL_BITS = 0xFF7FFFFF  # -FLT_MAX: "no visible position here"
 
 
 class Unit(IntEnum):

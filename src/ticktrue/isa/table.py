@@ -21,7 +21,6 @@ class OpTable:
     latency: npt.NDArray[np.int64]
     ports: npt.NDArray[np.int64]
     port_vectors: npt.NDArray[np.int64]
-    gather_extra: int
     weight_load_bytes: int
     byte_planes: int
     mem_groups: int
@@ -51,7 +50,6 @@ class OpTable:
             latency=latency,
             ports=ports,
             port_vectors=vectors,
-            gather_extra=extra,
             weight_load_bytes=chip.value("mxm_weight_load_bytes_per_cycle"),
             byte_planes=chip.value("mxm_byte_planes"),
             mem_groups=groups,

@@ -7,7 +7,6 @@ from ticktrue.partition import Cut, Shapes, ShardedGraph
 from ticktrue.place.packing import Matrix, Packed, pack
 
 SEGMENT_RECORDS = 8  # logits are produced in segments so that their partial sums need not all be kept
-LANE_BLOCKS = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ The sha256 of a program covers the image and the digest of every timetable, so a
 """
 
 import contextlib
-import dataclasses
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +24,8 @@ from ticktrue.program.types import (
     ImageKey,
     Loop,
     Output,
-    Packing,
-    Plan,
     Program,
     Region,
-    RegionClass,
     StepKind,
     Tensor,
     Timetable,
@@ -243,12 +239,3 @@ def write_program(program: Program, path: Path) -> None:
         raise EnvironmentProblem(
             f"cannot write the program: {e.strerror}", code="T416", where=str(path)
         ) from e
-
-
-def header_dict(program: Program) -> dict[str, Any]:
-    """The image key as plain values, for reports."""
-    return dataclasses.asdict(program.image.key)
-
-
-__all__ = ["Decoded", "Packing", "Plan", "RegionClass", "decode", "encode", "header_dict", "image_digest",
-           "program_digest", "read_program", "timetable_digest", "write_program"]  # fmt: skip
