@@ -12,9 +12,11 @@ from ticktrue.cli.output import Terminal
 from ticktrue.cli.surroundings import program_cache
 from ticktrue.compile import Options, assemble, compile_image, compile_timetable
 from ticktrue.errors import EnvironmentProblem, InputError
+from ticktrue.graph.build import build_graph
+from ticktrue.graph.digest import graph_digest
 from ticktrue.hw import System
 from ticktrue.model import ModelSpec
-from ticktrue.program import Program, StepKind, Timetable, image_digest, program_digest
+from ticktrue.program import Decoded, Program, StepKind, Timetable, image_digest, program_digest
 from ticktrue.verify import Verdict, verify
 from ticktrue.verify.dataflow import rows_digest
 
@@ -99,7 +101,14 @@ def prove(
 class Maker:
     """Makes proved timetables over one image; keeps the proofs in the order they were asked for."""
 
-    def __init__(self, source: Source, cache: ProgramCache, terminal: Terminal, clock: Clock) -> None:
+    def __init__(
+        self,
+        source: Source,
+        cache: ProgramCache,
+        terminal: Terminal,
+        clock: Clock,
+        given: Decoded | None = None,
+    ) -> None:
         self.source = source
         self.clock = clock
         self.proofs: list[Proof] = []
@@ -109,6 +118,9 @@ class Maker:
         begin = clock()
         self.image = compile_image(source.spec, source.system, source.options, source.weights)
         self._image_sha256 = image_digest(self.image)
+        self._given = {t.kind: t for t in given.program.timetables} if given else {}
+        if given:
+            self._check_given(given)
         self.seconds = clock() - begin
 
     def obtain(self, kind: StepKind) -> Timetable:
@@ -120,10 +132,33 @@ class Maker:
         begin = self.clock()
         try:
             if kind not in self._ready:
-                self._ready[kind] = self._cached(kind) or self._made(kind)
+                self._ready[kind] = self._from_file(kind) or self._cached(kind) or self._made(kind)
         finally:
             self.seconds += self.clock() - begin
         return self._ready[kind]
+
+    def _check_given(self, given: Decoded) -> None:
+        if not given.intact:
+            raise InputError(
+                "the program's bytes are not those that were sealed (V140)", code="T369", where="--program"
+            )
+        if image_digest(given.program.image) != self._image_sha256:
+            raise InputError("the program is not of this model, its weights and this version of the compiler", code="T368",
+                             where="--program", hint="name the model with --model, or compile it again")  # fmt: skip
+
+    def _from_file(self, kind: StepKind) -> Timetable | None:
+        """The given program's timetable, held to the machine's rules and to the model's own graph."""
+        timetable = self._given.get(kind)
+        if timetable is None:
+            return None
+        s = self.source
+        proof = prove(assemble(self.image, [timetable]), timetable, s.system, self._terminal, self.clock)
+        with self._terminal.stage(f"deriving the digest of {kind.label()} from the model's graph"):
+            proof = replace(proof, stated=graph_digest(build_graph(s.spec, kind, s.options.fmt)))
+        self.proofs.append(proof)
+        if not proof.clean:
+            raise Rejected(proof)
+        return timetable
 
     def _cached(self, kind: StepKind) -> Timetable | None:
         entry = self._cache.get(kind)

@@ -1,5 +1,6 @@
 """`ticktrue run`: a prompt, answered by a program that is compiled, proved, executed and timed."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -11,14 +12,28 @@ from ticktrue.errors import UsageError
 DEFAULT_PROMPT = "Explain in one sentence why the sky is blue."
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Program files that a run reads or keeps."""
+
+    program: str = ""
+    "Execute this program file: its machine, format and context count. Steps it has no timetable for are compiled."
+    output_file: Annotated[str, Parameter(name=("--output", "-o"))] = ""
+    "Keep the program that was used, exactly its timetables, in this file."
+
+
+FILES = Files()
+
+
 def run(
     prompt: str = DEFAULT_PROMPT,
     /,
     *,
     target: Target = TARGET,
     max_tokens: Annotated[int, Parameter(converter=whole)] = 128,
-    output_file: Annotated[str, Parameter(name=("--output", "-o"))] = "",
     raw: Annotated[bool, Parameter(negative="")] = False,
+    files: Files = FILES,
     output: Output = PLAIN,
 ) -> int:
     """Answers a prompt on the simulated machine.
@@ -33,8 +48,8 @@ def run(
         prompt: What to answer; `-` reads it from standard input.
         target: Model and machine.
         max_tokens: Longest answer in tokens.
-        output_file: Keep the program that was used, exactly its timetables, in this file.
         raw: Continue the prompt as it stands, without the model's chat template.
+        files: Program files.
         output: How the result is shown.
     """
     if max_tokens < 1:
@@ -43,6 +58,6 @@ def run(
 
     terminal = Terminal(output)
     try:
-        return perform(Job(prompt, target, max_tokens, raw, output_file), terminal)
+        return perform(Job(prompt, target, max_tokens, raw, files.output_file, files.program), terminal)
     finally:
         terminal.close()

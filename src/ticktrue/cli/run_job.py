@@ -8,11 +8,12 @@ from pathlib import Path
 
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
+from ticktrue.cli.program_file import ProgramFile, machine_of, read_file
 from ticktrue.cli.prove import Maker, Proof, Rejected, Source, open_cache
 from ticktrue.cli.surroundings import STDIN
-from ticktrue.cli.target import Found, Target, check_fits, look_up
-from ticktrue.compile import T_MAX, assemble, bucket, image_blocks, tokens_kind
-from ticktrue.errors import InputError
+from ticktrue.cli.target import Found, Target, check_fits, look_up, open_model
+from ticktrue.compile import T_MAX, Options, assemble, bucket, image_blocks, tokens_kind
+from ticktrue.errors import InputError, UsageError
 from ticktrue.execute import Machine
 from ticktrue.generate import Session, Step
 from ticktrue.model import load_weights
@@ -28,6 +29,7 @@ class Job:
     max_tokens: int
     raw: bool
     output_file: str = ""
+    program_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ def perform(job: Job, terminal: Terminal) -> int:
 
     begin = time.perf_counter()
     with watch_kernels(terminal) as kernels:
-        found = look_up(job.target, terminal)
+        given = read_file(job.program_file) if job.program_file else None
+        found = look_up_for(given, job.target, terminal) if given else look_up(job.target, terminal)
         prompt = sys.stdin.read() if job.prompt == STDIN else job.prompt
         ids = prompt_ids(found, prompt, raw=job.raw)
         check_fits(found)
@@ -91,6 +94,7 @@ def perform(job: Job, terminal: Terminal) -> int:
             open_cache(source, keep=job.target.cache),
             terminal,
             lambda: time.perf_counter() - kernels.seconds,
+            given.decoded if given else None,
         )
         execution = _Execution(job, found, maker, terminal)
         try:
@@ -106,6 +110,21 @@ def perform(job: Job, terminal: Terminal) -> int:
         if job.output_file:
             write_program(program, Path(job.output_file))
         return tell_answer(answer, terminal)
+
+
+def look_up_for(given: ProgramFile, target: Target, terminal: Terminal) -> Found:
+    """The model that is named, on the machine and with the options that a program file was made for.
+
+    Raises:
+        UsageError: T105 for a flag that the file decides.
+    """
+    plain = Target(model=target.model, cache=target.cache)
+    if target != plain:
+        raise UsageError("--program decides system, chips, format and context; another flag names one too", code="T105",
+                         where="--program")  # fmt: skip
+    key = given.program.image.key
+    options = Options(key.fmt, key.max_context, key.hypothetical)
+    return Found(open_model(target.model, terminal), machine_of(given), options)
 
 
 def prompt_ids(found: Found, prompt: str, *, raw: bool) -> tuple[int, ...]:

@@ -74,3 +74,38 @@ def test_run_keeps_the_program_it_used(cli, model, tmp_path):
     kept = read_program(file)
     assert kept.intact
     assert kept.computed == ran.document["program_sha256"]
+
+
+def test_a_program_file_is_executed_and_nothing_else_is(cli, model, tmp_path):
+    file = tmp_path / "used.ticktrue"
+    flags = ("run", "abc", "--model", model, "--max-tokens", "3", "--json", "--no-cache")
+    first = cli(*flags, "--chips", "2", "-o", str(file))
+    again = cli(*flags, "--program", str(file))
+    assert again.status == 0
+    assert again.document["program_sha256"] == first.document["program_sha256"]
+    assert again.document["token_ids"] == first.document["token_ids"]
+    assert "compiling" not in again.err
+
+
+def test_a_program_file_decides_its_machine(cli, model, tmp_path):
+    file = tmp_path / "used.ticktrue"
+    assert (
+        cli("run", "abc", "--model", model, "--chips", "2", "--max-tokens", "1", "-o", str(file)).status == 0
+    )
+    ran = cli("run", "abc", "--model", model, "--program", str(file), "--chips", "3")
+    assert ran.status == 2
+    assert ran.err.startswith("T105: --program decides")
+
+
+def test_a_damaged_or_foreign_program_file_is_not_executed(cli, model, tmp_path):
+    file = tmp_path / "used.ticktrue"
+    assert (
+        cli("run", "abc", "--model", model, "--chips", "2", "--max-tokens", "1", "-o", str(file)).status == 0
+    )
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(bytes(data))
+    ran = cli("run", "abc", "--model", model, "--program", str(file))
+    assert ran.status == 3
+    assert "T369: the program's bytes are not those that were sealed" in ran.err
+    assert not ran.out
