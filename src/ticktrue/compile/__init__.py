@@ -13,9 +13,10 @@ from ticktrue.compile.pipeline import (
     compile_timetable,
     image_blocks,
     tokens_kind,
+    unproved_timetable,
 )
 
 __all__ = [
     "FORMATS", "TOKENS", "T_MAX", "Options", "assemble", "bucket", "bucket_edges", "compile_image", "compile_program",
-    "compile_timetable", "image_blocks", "tokens_kind",
+    "compile_timetable", "image_blocks", "tokens_kind", "unproved_timetable",
 ]  # fmt: skip

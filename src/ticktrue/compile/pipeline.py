@@ -96,12 +96,16 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     return place_image(sharded, system, key)
 
 
+def unproved_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
+    """The timetable of one step kind over `image`, without the graph's dataflow digest: it can be timed and executed, not proved."""
+    sharded = partition(build_graph(spec, kind, image.key.fmt), image.key.plan)
+    return schedule(image, build_chains(sharded, image, system), system)
+
+
 def compile_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
     """The timetable of one step kind over `image`, with the graph's dataflow digest."""
-    graph = build_graph(spec, kind, image.key.fmt)
-    sharded = partition(graph, image.key.plan)
-    placed = schedule(image, build_chains(sharded, image, system), system)
-    return replace(placed, dataflow=graph_digest(graph))
+    digest = graph_digest(build_graph(spec, kind, image.key.fmt))
+    return replace(unproved_timetable(spec, system, image, kind), dataflow=digest)
 
 
 def assemble(image: Image, timetables: Iterable[Timetable]) -> Program:
