@@ -97,7 +97,7 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
 
 
 def unproved_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
-    """The timetable of one step kind over `image`, without the graph's dataflow digest: it can be timed and executed, not proved."""
+    """The timetable of one step kind over `image`, without the graph's digest: it can be timed and executed, not proved."""
     sharded = partition(build_graph(spec, kind, image.key.fmt), image.key.plan)
     return schedule(image, build_chains(sharded, image, system), system)
 
