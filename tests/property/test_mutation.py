@@ -13,6 +13,7 @@ import pytest
 from tests.models import write_llama
 from tests.stepping import Stepper, same_bits
 
+from ticktrue.compile import compile_timetable
 from ticktrue.errors import InputError
 from ticktrue.execute import Machine
 from ticktrue.hw import System
@@ -83,7 +84,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     directory: Path = tmp_path_factory.mktemp("mutation")
     model = load_model(str(write_llama(directory / "m", 0)))
     stepper = Stepper.make(model.spec, model.weights(), 6, "bf16", 150)
-    program = Program(stepper.image, (stepper.timetable(KIND),))
+    proved = compile_timetable(model.spec, stepper.system, stepper.image, KIND)  # with the graph's digest
+    program = Program(stepper.image, (proved,))
     assert (program.image.key.plan.h, program.image.key.plan.cp) == (3, 2)
     timing = simulate(program, stepper.system)
     return Base(
