@@ -17,7 +17,7 @@ from ticktrue.cli.documents import (
 )
 from ticktrue.cli.hw_show import fact_part
 from ticktrue.cli.output import Terminal
-from ticktrue.cli.program_file import degrees
+from ticktrue.cli.program_file import degrees, tell_hypothetical
 from ticktrue.cli.prove import Proof, Rejected
 from ticktrue.cli.run_job import Answer
 from ticktrue.cli.target import Found
@@ -124,8 +124,7 @@ class _Report:
                 f"           {titles[a.job.target.model]} as published; weights dequantised to bf16"
             )
         terminal.line(f"system     {key.system}, {_chips(key.plan.chips)} ({degrees(key.plan)})")
-        if key.hypothetical:
-            terminal.line(f"           HYPOTHETICAL: {key.fmt} is allowed although the chip may not have it")
+        tell_hypothetical(key, terminal)
         terminal.line(
             f"tokens     {len(a.prompt_ids)} in, {len(a.token_ids)} out{reason[self.finish_reason()]}"
         )

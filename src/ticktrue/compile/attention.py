@@ -199,7 +199,7 @@ def _gather_partials(step: Step, label: str, units: int, per_unit: int) -> None:
     c.store(load(c, c.pace(w)), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
     c.end()
     c = step.chain(f"{label}.partial.gather")
-    x = c.exchange(load(c, step.slots[col.PATTERN_CONTEXT] * w), col.PATTERN_CONTEXT, Dtype.F32, w)
+    x = c.exchange(load(c, step.writer.slots[col.PATTERN_CONTEXT] * w), col.PATTERN_CONTEXT, Dtype.F32, w)
     c.store(x, replace(at, rank_fn=col.RANK_FROM), Dtype.F32, w, peers=True)
     c.end()
 

@@ -15,16 +15,8 @@ def build_chains(sharded: ShardedGraph, image: Image, system: System) -> Timetab
     scratch = place_scratch(sharded, image)
     regions = image.regions + scratch
     writer = ChainWriter(regions, sharded.plan, system)
-    slots = system.slot_matrix()
-    plan = sharded.plan
-    per_pattern = []
-    for pattern in range(3):
-        pairs = [
-            (c, plan.member(pattern, c, i)) for c in range(plan.chips) for i in range(plan.size(pattern))
-        ]
-        per_pattern.append(max((int(slots[a, b]) for a, b in pairs if a != b), default=0))
     phases = {p.name: p for p in phases_of(sharded)}
-    step = Step(sharded, writer, phases, (per_pattern[0], per_pattern[1], per_pattern[2]))
+    step = Step(sharded, writer, phases)
     for node in sharded.graph.nodes:
         _node(step, node)
     templates, start, chains, values = writer.tables()

@@ -73,6 +73,11 @@ class ChainWriter:
         self.labels: list[str] = []
         self.values: list[tuple[int, ...]] = []
 
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Slot of the slowest link of each pattern, cycles."""
+        return tuple(self._solver.slot)
+
     def chain(self, label: str) -> "Chain":
         """A new, empty chain."""
         return Chain(self, label)
@@ -213,6 +218,12 @@ def _result(op: Op, pr: Progress, x0: int) -> Progress:
             return pr
 
 
+def _operands(row: tuple[int, ...]) -> list[int]:
+    """Rows whose streams a row hears; what else a PASS names is its INSTALL."""
+    named = (row[col.T_S0],) if row[col.T_OP] == Op.PASS else (row[col.T_S0], row[col.T_S1])
+    return [s for s in named if s >= 0]
+
+
 class _Offsets:
     """Solves the offsets of one template: operands arrive together, planes are free, early loads are delayed."""
 
@@ -247,9 +258,7 @@ class _Offsets:
             first += (row[col.T_N] - 1) * row[col.T_P]
         if row[col.T_OP] == Op.SEND:
             pattern = row[col.T_PATTERN]
-            rest = (row[col.T_WIDTH] - 1) * self.slot[
-                pattern
-            ]  # the link latency holds the first vector's slot
+            rest = (row[col.T_WIDTH] - 1) * self.slot[pattern]  # the latency holds the first vector's slot
             first += self._link[pattern] + rest + self._table.guard
         return first
 
@@ -259,10 +268,7 @@ class _Offsets:
 
     def _earliest(self, rows: TemplateKey, offsets: list[int], r: int) -> int:
         row = rows[r]
-        streams = [s for s in (row[col.T_S0], row[col.T_S1]) if s >= 0]
-        if row[col.T_OP] == Op.PASS:
-            streams = streams[:1]
-        need = max((self._first_out(rows[s], offsets[s]) for s in streams), default=0)
+        need = max((self._first_out(rows[s], offsets[s]) for s in _operands(row)), default=0)
         if row[col.T_OP] == Op.PASS:
             i = row[col.T_S1]
             install = rows[i]
@@ -275,29 +281,24 @@ class _Offsets:
 
     def _delay(self, rows: TemplateKey, offsets: list[int], s: int, by: int) -> None:
         offsets[s] += by
-        row = rows[s]
-        for t in (row[col.T_S0], -1 if row[col.T_OP] == Op.PASS else row[col.T_S1]):
-            if t >= 0:
-                self._delay(rows, offsets, t, by)
+        for t in _operands(rows[s]):
+            self._delay(rows, offsets, t, by)
 
     def solve(self, rows: TemplateKey, label: str) -> list[int]:
         """Offset of every row; a `Bug` if the streams of a chain cannot meet."""
         offsets = [0] * len(rows)
         for r, row in enumerate(rows):
             offsets[r] = self._earliest(rows, offsets, r)
-            seen: set[int] = set()
-            for s in (row[col.T_S0], -1 if row[col.T_OP] == Op.PASS else row[col.T_S1]):
-                if s >= 0 and s not in seen:
-                    seen.add(s)
-                    early = offsets[r] - self._first_out(rows[s], offsets[s])
-                    if early > 0:
-                        self._delay(rows, offsets, s, early)
+            for s in _operands(row):  # a stream heard twice is on time at its second turn
+                early = offsets[r] - self._first_out(rows[s], offsets[s])
+                if early > 0:
+                    self._delay(rows, offsets, s, early)
         self._check(rows, offsets, label)
         low = min(offsets)
         return [o - low for o in offsets]
 
     def _check(self, rows: TemplateKey, offsets: list[int], label: str) -> None:
         for r, row in enumerate(rows):
-            for s in (row[col.T_S0], -1 if row[col.T_OP] == Op.PASS else row[col.T_S1]):
-                if s >= 0 and self._first_out(rows[s], offsets[s]) != offsets[r]:
+            for s in _operands(row):
+                if self._first_out(rows[s], offsets[s]) != offsets[r]:
                     raise Bug(f"chain {label}: row {s} cannot meet row {r}", code="T501")

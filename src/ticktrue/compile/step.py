@@ -16,7 +16,6 @@ class Step:
     sharded: ShardedGraph
     writer: ChainWriter
     phases: dict[str, Phase]
-    slots: tuple[int, int, int]
 
     @property
     def s(self) -> Shapes:
@@ -66,7 +65,7 @@ def exchange(step: Step, label: str, ends: tuple[At, At], cut: Cut, events: int,
     c.end()
     if step.group(pattern) > 1:
         c = step.chain(f"{label}.gather")
-        x = c.load(source, progress(events, p=step.slots[pattern] * cut.width), cut.dtype, cut.width)
+        x = c.load(source, progress(events, p=step.writer.slots[pattern] * cut.width), cut.dtype, cut.width)
         received = c.exchange(x, pattern, cut.dtype, cut.width)
         c.store(received, replace(at, rank_fn=col.RANK_FROM), cut.dtype, cut.width, peers=True)
         c.end()

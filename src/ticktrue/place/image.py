@@ -17,38 +17,30 @@ from ticktrue.units import ceil_div
 CODE_ROWS_MARGIN = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A region to be placed; `group` is fixed for roles, -1 for 'where there is most room'."""
-
-    region: Region
-    phase: Phase | None = None
-
-
-def _consts(sharded: ShardedGraph, max_positions: int) -> list[_Wanted]:
+def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
     s = sharded.shapes
     out = []
     for i, t in enumerate(sharded.tensors):
         if t.outputs == 1:
             beats = ceil_div(t.inputs, 320)
-            out.append(_Wanted(Region(t.name, RegionClass.CONST, -1, 0, 4, beats, Packing.LANES, i)))
+            out.append(Region(t.name, RegionClass.CONST, -1, 0, 4, beats, Packing.LANES, i))
     stride = ceil_div(s.head_dim * 4, 320)
     rows_a = ceil_div(max_positions, ROPE_ROWS)
     d = s.head_dim
-    out.append(_Wanted(Region("rope_a", RegionClass.CONST, -1, 0, stride, rows_a, Packing.ROPE_A, -1, d)))
-    out.append(_Wanted(Region("rope_b", RegionClass.CONST, -1, 0, stride, ROPE_ROWS, Packing.ROPE_B, -1, d)))
+    out.append(Region("rope_a", RegionClass.CONST, -1, 0, stride, rows_a, Packing.ROPE_A, -1, d))
+    out.append(Region("rope_b", RegionClass.CONST, -1, 0, stride, ROPE_ROWS, Packing.ROPE_B, -1, d))
     return out
 
 
-def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[_Wanted]:
+def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[Region]:
     cut = sharded.shapes.embed
     rows = Region(
         "embed", RegionClass.WEIGHT, -1, 0, cut.beats * cut.width, sharded.shapes.vocab, Packing.ROWS, 0
     )
-    out = [_Wanted(rows)]
+    out = [rows]
     for phase in phases:
         r = Region(phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, 1, Packing.TILES)
-        out.append(_Wanted(r, phase))
+        out.append(r)
     return out
 
 
@@ -57,11 +49,11 @@ def kv_name(layer: int, which: int, group: int) -> str:
     return f"L{layer}.{'kv'[which]}{group}"
 
 
-def _state(sharded: ShardedGraph, local_positions: int) -> list[_Wanted]:
+def _state(sharded: ShardedGraph, local_positions: int) -> list[Region]:
     s = sharded.shapes
     return [
-        _Wanted(Region(kv_name(layer, which, group), RegionClass.STATE, -1, 0, s.vg, local_positions, Packing.KV, -1,
-                       2 * layer + which, group * s.hv))
+        Region(kv_name(layer, which, group), RegionClass.STATE, -1, 0, s.vg, local_positions, Packing.KV, -1,
+                       2 * layer + which, group * s.hv)
         for layer in range(s.layers)
         for which in range(2)
         for group in range(s.kv_groups)
@@ -69,7 +61,7 @@ def _state(sharded: ShardedGraph, local_positions: int) -> list[_Wanted]:
 
 
 def _place_all(
-    wanted: list[_Wanted], fixed: list[list[Region]], table: OpTable
+    wanted: list[Region], fixed: list[list[Region]], table: OpTable
 ) -> tuple[list[Region], list[int]]:
     """Gives every region a bank group and a base; `fixed[g]` regions come first in group g. Also the fill of each group."""
     fill = [0] * table.mem_groups
@@ -78,10 +70,10 @@ def _place_all(
         for r in regions:
             out.append(replace(r, group=group, base=fill[group]))
             fill[group] += r.vectors
-    for w in sorted(wanted, key=lambda w: (-w.region.vectors, w.region.name)):
+    for w in sorted(wanted, key=lambda w: (-w.vectors, w.name)):
         group = fill.index(min(fill))
-        out.append(replace(w.region, group=group, base=fill[group]))
-        fill[group] += w.region.vectors
+        out.append(replace(w, group=group, base=fill[group]))
+        fill[group] += w.vectors
     return out, fill
 
 
@@ -155,7 +147,7 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
     code = ceil_div(_row_estimate(sharded, phases) * system.chip.value("code_bytes_per_row"), 320)
     wanted = _weights(sharded, phases) + _consts(sharded, blocks * BLOCK)
     wanted += _state(sharded, ceil_div(blocks, plan.cp) * BLOCK)
-    wanted.append(_Wanted(Region("code", RegionClass.CODE, -1, 0, 1, code)))
+    wanted.append(Region("code", RegionClass.CODE, -1, 0, 1, code))
     regions, fill = _place_all(wanted, fixed, table)
     return _Arranged(regions, fill, phases)
 

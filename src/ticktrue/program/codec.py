@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_container
 from safetensors.numpy import save as save_container
 
-from ticktrue.errors import InputError
+from ticktrue.errors import EnvironmentProblem, InputError
 from ticktrue.program import columns as col
 from ticktrue.program.types import (
     SCHEMA,
@@ -227,8 +227,6 @@ def write_program(program: Program, path: Path) -> None:
     Raises:
         EnvironmentProblem: T416 if it cannot be written.
     """
-    from ticktrue.errors import EnvironmentProblem
-
     temporary = path.with_name(f".{path.name}.part")
     try:
         temporary.write_bytes(encode(program))

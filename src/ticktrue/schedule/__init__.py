@@ -1,5 +1,5 @@
 """Placement -> cycles: earliest starts, list scheduling, ports, streams."""
 
-from ticktrue.schedule.schedule import duration_of, schedule, stream_widths
+from ticktrue.schedule.schedule import schedule
 
-__all__ = ["duration_of", "schedule", "stream_widths"]
+__all__ = ["schedule"]

@@ -90,7 +90,7 @@ def _port_uses(flat: Flat, res: _Resources) -> _Uses:
     return _Uses(rows[r, col.C_CHAIN], r, a, a + rows[r, col.C_SPAN], first, count)
 
 
-def stream_widths(flat: Flat) -> Int64:
+def _stream_widths(flat: Flat) -> Int64:
     """Streams that each row's result takes (docs/program.md section 4): int64[R]."""
     rows = flat.rows
     op = rows[:, col.C_OP]
@@ -107,7 +107,7 @@ def stream_widths(flat: Flat) -> Int64:
 
 def _streams(flat: Flat) -> tuple[Int64, Int64, Int64, Int64]:
     """(first index per chain, from, to, width) of every live result, relative to its chain."""
-    width, out = stream_widths(flat), output_progression(flat)
+    width, out = _stream_widths(flat), output_progression(flat)
     r = np.flatnonzero(width)
     a = out[r, 0]
     b = a + (out[r, 1] - 1) * out[r, 2] + (out[r, 3] - 1) * out[r, 4] + 1
@@ -179,13 +179,13 @@ def schedule(image: Image, timetable: Timetable, system: System) -> Timetable:
     chains_out = timetable.chains.copy()
     chains_out[:, 1], chains_out[:, 2] = start, late
     placed = replace(timetable, chains=chains_out, rows=_stated_ports(flat, timetable, uses, pick, res))
-    return replace(placed, duration=duration_of(expand(image, placed, system)))
+    return replace(placed, duration=_duration(flat, start))
 
 
-def duration_of(flat: Flat) -> int:
-    """The first cycle after the last event, memory writes included."""
+def _duration(flat: Flat, start: Int64) -> int:
+    """The first cycle after the last event, memory writes included; `flat` has every chain start at 0."""
     rows = flat.rows
-    end = rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
+    end = start[rows[:, col.C_CHAIN]] + rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
     end = end + np.where(rows[:, col.C_UNIT] == Unit.MEM_WRITE, flat.table.latency[Op.STORE], 0)
     return int(end.max()) if len(end) else 0
 
