@@ -18,12 +18,18 @@ from ticktrue.model.registry import (
 )
 from ticktrue.model.rope import rope_inv_freq
 from ticktrue.model.spec import (
+    Activation,
+    Attention,
+    Experts,
     FactorScaling,
     Family,
+    LatentAttention,
+    LayerKind,
     LinearScaling,
     Llama3Scaling,
     ModelSpec,
     RopeScaling,
+    SlidingAttention,
 )
 from ticktrue.model.tensor_file import Progress
 from ticktrue.model.tokenizer import TextStream, Tokenizer
@@ -31,9 +37,14 @@ from ticktrue.model.weights import Weights, canonical_shapes
 
 __all__ = [
     "DEFAULT_MODEL",
+    "Activation",
+    "Attention",
     "ChatTemplate",
+    "Experts",
     "FactorScaling",
     "Family",
+    "LatentAttention",
+    "LayerKind",
     "LinearScaling",
     "Llama3Scaling",
     "Model",
@@ -41,6 +52,7 @@ __all__ = [
     "Progress",
     "RegistryModel",
     "RopeScaling",
+    "SlidingAttention",
     "TextStream",
     "Tokenizer",
     "Weights",

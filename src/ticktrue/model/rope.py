@@ -5,39 +5,50 @@ from decimal import Context, Decimal, localcontext
 import numpy as np
 import numpy.typing as npt
 
-from ticktrue.model.spec import FactorScaling, LinearScaling, Llama3Scaling, ModelSpec
+from ticktrue.model.spec import (
+    Attention,
+    FactorScaling,
+    LinearScaling,
+    Llama3Scaling,
+    ModelSpec,
+    RopeScaling,
+)
 
 # 60 digits against the 17 of a float64: a wrong rounding would need 40 zeros or nines in a row.
 _DIGITS = Context(prec=60)
 _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918")
 
 
-def rope_inv_freq(spec: ModelSpec) -> npt.NDArray[np.float64]:
+def rope_inv_freq(of: ModelSpec | Attention) -> npt.NDArray[np.float64]:
     """Angle per position of each rotary pair: float64[head_dim / 2], with RoPE scaling applied.
 
-    theta ** (-2 i / head_dim), then divided or blended as `spec.rope_scaling` says; one rounding, at the end.
+    A ModelSpec stands for its full layers. theta ** (-2 i / head_dim), then divided or blended as `of.rope_scaling`
+    says; one rounding, at the end. Pairs past `of.rotary_fraction` of them do not turn: 0.
 
     Source: Su et al., RoFormer, 2021; Llama 3.1 scaling as in `transformers` `modeling_rope_utils`.
     """
+    turning = int(of.rotary_fraction * of.head_dim // 2)
     with localcontext(_DIGITS):
-        log_theta = Decimal(spec.rope_theta).ln()
-        exact = [(-log_theta * (2 * i) / spec.head_dim).exp() for i in range(spec.head_dim // 2)]
-        scaled = [_scale(spec, i, frequency) for i, frequency in enumerate(exact)]
-    table = np.array([float(value) for value in scaled], dtype=np.float64)
+        log_theta = Decimal(of.rope_theta).ln()
+        exact = [(-log_theta * (2 * i) / of.head_dim).exp() for i in range(turning)]
+        scaled = [_scale(of.rope_scaling, i, frequency) for i, frequency in enumerate(exact)]
+    table = np.array(
+        [float(value) for value in scaled] + [0.0] * (of.head_dim // 2 - turning), dtype=np.float64
+    )
     table.flags.writeable = False
     return table
 
 
-def _scale(spec: ModelSpec, index: int, frequency: Decimal) -> Decimal:
-    match spec.rope_scaling:
+def _scale(scaling: RopeScaling | None, index: int, frequency: Decimal) -> Decimal:
+    match scaling:
         case None:
             return frequency
         case LinearScaling(factor):
             return frequency / Decimal(factor)
         case FactorScaling(factors):
             return frequency / Decimal(factors[index])
-        case Llama3Scaling() as scaling:
-            return _llama3(scaling, frequency)
+        case Llama3Scaling() as ramp:
+            return _llama3(ramp, frequency)
 
 
 def _llama3(scaling: Llama3Scaling, frequency: Decimal) -> Decimal:

@@ -22,6 +22,9 @@ SPEC_SCHEMA = "ticktrue/model-spec/v1"
 # Not part of the digest: they change neither the graph nor a bit of the logits.
 _OUTSIDE_DIGEST = frozenset({"name", "bos", "eos"})
 
+# Fields of the first version count always, later ones only where they say something: a Llama's digest stays what it was.
+_ALWAYS_IN_DIGEST = frozenset({"rope_scaling", "tied_embeddings", "attention_bias", "mlp_bias"})
+
 
 class Family(StrEnum):
     """Model families known by name; only those in `RUNNABLE` can be loaded."""
@@ -96,10 +99,92 @@ class FactorScaling:
 RopeScaling = LinearScaling | Llama3Scaling | FactorScaling
 
 
+class Activation(StrEnum):
+    """The gate of the feed-forward block (numerics row 21)."""
+
+    SILU = "silu"
+    GELU_TANH = "gelu_tanh"
+
+
+class LayerKind(StrEnum):
+    """Which of a model's kinds of attention a layer has."""
+
+    FULL = "full"
+    SLIDING = "sliding"
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One kind of attention layer.
+
+    `window` is the number of positions a row sees, its own included; 0: all of them. `rotary_fraction` of the pairs
+    turn, the others keep (frequency 0). `k_is_v`: there is no V projection, V is the K projection before its norm.
+    `scale` multiplies the scores (numerics row 14), rounded once to float32.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope_theta: float
+    rope_scaling: RopeScaling | None
+    rotary_fraction: float
+    window: int
+    k_is_v: bool
+    scale: float
+
+    @property
+    def group(self) -> int:
+        """Query heads of one KV head."""
+        return self.heads // self.kv_heads
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingAttention:
+    """What differs in the sliding layers of a model that has them."""
+
+    window: int
+    kv_heads: int
+    head_dim: int
+    rope_theta: float
+    rope_scaling: RopeScaling | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts in place of the feed-forward block.
+
+    `count` experts of `ffn`, `per_token` of them for each token, `shared` of the same size always. `router`: the function of
+    the logits; `normalise`: the kept weights are divided by their sum. The first `dense_layers` layers have none.
+    """
+
+    count: int
+    per_token: int
+    ffn: int
+    shared: int = 0
+    router: str = "softmax"
+    normalise: bool = True
+    dense_layers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttention:
+    """Multi-head latent attention (MLA): ranks of the compressed q and KV, and the sizes of a head's parts."""
+
+    q_rank: int
+    kv_rank: int
+    nope_dim: int
+    rope_dim: int
+    v_dim: int
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """Shape and constants of one model; every field is checked when the value is made.
 
+    `kv_heads`, `head_dim`, `rope_*`, `k_is_v` are those of the full layers; `attention` gives what a layer has.
+    `layer_kinds` is empty where all layers are full. `attention_bias`: q, k and v have biases; `output_bias`: o has one.
+    `qk_norm`, `v_norm`: norms of each head (rows 11, 11b); `post_norms`: norms of both blocks' results before they are added.
+    `embed_scale`, `query_scale` (0: 1 / sqrt(head_dim)), `score_softcap` and `final_softcap` (0: none) are rounded to float32.
     `rms_eps` is rounded to float32, as it is used (and as a GGUF stores it).
 
     Raises:
@@ -124,6 +209,24 @@ class ModelSpec:
     mlp_bias: bool = False
     bos: tuple[int, ...] = ()
     eos: tuple[int, ...] = ()
+    activation: Activation = Activation.SILU
+    output_bias: bool = False
+    qk_norm: bool = False
+    v_norm: bool = False
+    post_norms: bool = False
+    layer_scalar: bool = False
+    sinks: bool = False
+    k_is_v: bool = False
+    rotary_fraction: float = 1.0
+    embed_scale: float = 1.0
+    query_scale: float = 0.0
+    score_softcap: float = 0.0
+    final_softcap: float = 0.0
+    gate_limit: float = 0.0
+    sliding: SlidingAttention | None = None
+    layer_kinds: tuple[LayerKind, ...] = ()
+    experts: Experts | None = None
+    latent: LatentAttention | None = None
 
     def __post_init__(self) -> None:
         for name, most in _LIMITS.items():
@@ -133,7 +236,8 @@ class ModelSpec:
         _check_real("rms_eps", self.rms_eps, above=0.0)
         if self.rms_eps >= 1.0:
             raise _absurd("rms_eps", "a number below 1", self.rms_eps)
-        object.__setattr__(self, "rms_eps", float(np.float32(self.rms_eps)))
+        for name in ("rms_eps", "embed_scale", "query_scale", "score_softcap", "final_softcap", "gate_limit"):
+            object.__setattr__(self, name, float(np.float32(getattr(self, name))))
         if self.rope_scaling is not None:
             _check_scaling(self.rope_scaling, self.head_dim)
         for name in ("attention_bias", "mlp_bias"):
@@ -148,9 +252,45 @@ class ModelSpec:
                 if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < self.vocab:
                     raise _absurd(name, f"token ids in 0..{self.vocab - 1}", token)
 
+    def kind(self, layer: int) -> LayerKind:
+        """The kind of attention of a layer."""
+        return self.layer_kinds[layer] if self.layer_kinds else LayerKind.FULL
+
+    @property
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """The kinds of attention that occur, in a fixed order."""
+        present = {self.kind(layer) for layer in range(self.layers)}
+        return tuple(k for k in LayerKind if k in present)
+
+    def attention_of(self, kind: LayerKind) -> Attention:
+        """Shape and constants of one kind of attention."""
+        s = self.sliding if kind == LayerKind.SLIDING else None
+        head_dim = s.head_dim if s else self.head_dim
+        scale = self.query_scale or 1.0 / math.sqrt(head_dim)
+        return Attention(
+            heads=self.heads,
+            kv_heads=s.kv_heads if s else self.kv_heads,
+            head_dim=head_dim,
+            rope_theta=s.rope_theta if s else self.rope_theta,
+            rope_scaling=s.rope_scaling if s else self.rope_scaling,
+            rotary_fraction=1.0 if s else self.rotary_fraction,
+            window=s.window if s else 0,
+            k_is_v=False if s else self.k_is_v,
+            scale=float(np.float32(scale)),
+        )
+
+    def attention(self, layer: int) -> Attention:
+        """Shape and constants of a layer's attention."""
+        return self.attention_of(self.kind(layer))
+
     def digest(self) -> str:
         """Sha256 of every field that shapes the graph or its numbers (not name, bos, eos)."""
-        canonical = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _OUTSIDE_DIGEST}
+        canonical = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in _OUTSIDE_DIGEST
+            and (f.name in _ALWAYS_IN_DIGEST or getattr(self, f.name) != f.default)
+        }
         canonical["rope_scaling"] = [type(self.rope_scaling).__name__, self.rope_scaling]
         data = msgspec.json.encode([SPEC_SCHEMA, canonical], order="deterministic")
         return hashlib.sha256(data).hexdigest()

@@ -28,21 +28,52 @@ def canonical_shapes(spec: ModelSpec) -> Mapping[str, tuple[int, ...]]:
 
     Matrices are [out, in] in the Hugging Face row order; norms are vectors.
     """
-    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
     shapes: dict[str, tuple[int, ...]] = {"embed": (spec.vocab, spec.hidden)}
     for layer in range(spec.layers):
-        at = f"layers.{layer}."
-        shapes[at + "attn_norm"] = (spec.hidden,)
-        shapes[at + "q"] = (queries, spec.hidden)
-        shapes[at + "k"] = shapes[at + "v"] = (keys, spec.hidden)
-        shapes[at + "o"] = (spec.hidden, queries)
-        shapes[at + "ffn_norm"] = (spec.hidden,)
-        shapes[at + "gate"] = shapes[at + "up"] = (spec.ffn, spec.hidden)
-        shapes[at + "down"] = (spec.hidden, spec.ffn)
+        shapes |= {f"layers.{layer}.{name}": shape for name, shape in _layer_shapes(spec, layer).items()}
     shapes["final_norm"] = (spec.hidden,)
     if not spec.tied_embeddings:
         shapes["lm_head"] = (spec.vocab, spec.hidden)
     return MappingProxyType(shapes)
+
+
+def _layer_shapes(spec: ModelSpec, layer: int) -> dict[str, tuple[int, ...]]:
+    """One layer's tensors in canonical order. Experts stand below one another: row e * n + i is row i of expert e."""
+    at = spec.attention(layer)
+    hidden, queries, keys = (spec.hidden,), at.heads * at.head_dim, at.kv_heads * at.head_dim
+    shapes: dict[str, tuple[int, ...]] = {
+        "attn_norm": hidden,
+        "q": (queries, spec.hidden),
+        "k": (keys, spec.hidden),
+    }
+    if not at.k_is_v:
+        shapes["v"] = (keys, spec.hidden)
+    if spec.attention_bias:
+        shapes |= {"q_bias": (queries,), "k_bias": (keys,), "v_bias": (keys,)}
+    if spec.qk_norm:
+        shapes["q_norm"] = shapes["k_norm"] = (at.head_dim,)
+    if spec.sinks:
+        shapes["sinks"] = (at.heads,)
+    shapes["o"] = (spec.hidden, queries)
+    if spec.output_bias:
+        shapes["o_bias"] = hidden
+    if spec.post_norms:
+        shapes["post_attn_norm"] = hidden
+    shapes["ffn_norm"] = hidden
+    experts = spec.experts
+    if experts is None or layer < experts.dense_layers:
+        shapes["gate"] = shapes["up"] = (spec.ffn, spec.hidden)
+        shapes["down"] = (spec.hidden, spec.ffn)
+    else:
+        n, f = experts.count, experts.ffn
+        shapes["router"] = (n, spec.hidden)
+        shapes["experts.gate"] = shapes["experts.up"] = (n * f, spec.hidden)
+        shapes["experts.down"] = (n * spec.hidden, f)
+    if spec.post_norms:
+        shapes["post_ffn_norm"] = hidden
+    if spec.layer_scalar:
+        shapes["layer_scalar"] = (1,)
+    return shapes
 
 
 class Naming(Protocol):
