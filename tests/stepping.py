@@ -9,7 +9,7 @@ from ticktrue.compile import Options, bucket, compile_image, image_blocks, token
 from ticktrue.execute import Machine
 from ticktrue.hw import System, load_system
 from ticktrue.model import ModelSpec, Weights
-from ticktrue.program import Image, StepKind, Timetable
+from ticktrue.program import AttentionKey, Image, Region, StepKind, Timetable
 
 
 @dataclass
@@ -24,10 +24,11 @@ class Stepper:
 
     @staticmethod
     def make(
-        spec: ModelSpec, weights: Weights, chips: int, fmt: str = "bf16", max_context: int = 1300
+        spec: ModelSpec, weights: Weights, chips: int, fmt: str = "bf16", max_context: int = 1300, **more: int
     ) -> "Stepper":
+        """`more`: slots and t_max of `Options`."""
         system = load_system("groq3-lpx-tray").subset(chips)
-        options = Options(fmt, max_context, hypothetical=fmt == "f32")
+        options = Options(fmt, max_context, hypothetical=fmt == "f32", **more)
         return Stepper(spec, weights, system, compile_image(spec, system, options))
 
     def timetable(self, kind: StepKind) -> Timetable:
@@ -51,7 +52,8 @@ class Stepper:
         keep: Sequence[int] | None = None,
     ) -> np.ndarray:
         """Logits of positions start, start + 1, ... on a machine that already holds the positions before."""
-        blocks, wanted = image_blocks(self.image.key.max_context), None if keep is None else set(keep)
+        key, wanted = self.image.key, None if keep is None else set(keep)
+        blocks = image_blocks(key.max_context, key.t_max)
         out = []
         for pos in range(start, len(tokens), chunk):
             part = tokens[pos : pos + chunk]
@@ -66,34 +68,74 @@ class Stepper:
             )
         return np.concatenate(out)
 
-    def cache(self, machine: Machine, positions: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """K and V as float32[positions, kv_heads, head_dim] per layer, read from the chips that own them."""
+    def run_batch(
+        self, tokens: Sequence[Sequence[int]], chunk: int, machine: Machine | None = None
+    ) -> tuple[list[np.ndarray], Machine]:
+        """Logits [positions, vocab] of every sequence, each in its own slot, all in the same steps; short ones sit out at the end."""
+        machine = machine or Machine(self.image, self.weights, self.system)
+        blocks = image_blocks(self.image.key.max_context, self.image.key.t_max)
+        out: list[list[np.ndarray]] = [[] for _ in tokens]
+        at = [0] * len(tokens)
+        while any(a < len(t) for a, t in zip(at, tokens, strict=True)):
+            parts = [t[a : a + chunk] for a, t in zip(at, tokens, strict=True)]
+            width = tokens_kind(max(map(len, parts)))
+            last = max(a + width for a in at)
+            kind = StepKind(width, len(tokens), bucket(last, blocks), "all", "chip")
+            result = machine.batch(self.timetable(kind), parts, at)
+            for slot, part in enumerate(parts):
+                rows = result.logits[slot * width : slot * width + len(part)]
+                out[slot].append(rows)
+                chosen = result.next_token[slot * width : slot * width + len(part)]
+                assert (chosen == rows.argmax(axis=1)).all()
+                at[slot] += len(part)
+        return [np.concatenate(rows) for rows in out], machine
+
+    def cache(
+        self, machine: Machine, positions: int, slot: int = 0
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """K and V as float32[positions, kv_heads, head_dim] per layer, read from the chips that own them.
+
+        Of a sliding layer only the positions that the ring still holds are filled in, the others stay zero.
+        """
         key, plan = self.image.key, self.image.key.plan
-        d, local = key.head_dim, key.kv_heads // plan.h
         out: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         f32 = key.fmt == "f32"
         for layer in range(self.spec.layers):
+            of = key.of_layer(layer)
+            d, width = of.head_dim, of.kv_heads // plan.h * of.head_dim
             for which in range(2):
-                full = np.zeros((positions, key.kv_heads, d), dtype=np.float32)
+                full = np.zeros((positions, of.kv_heads * d), dtype=np.float32)
+                first = max(0, positions - of.window) if of.ring else 0
                 for region in self.image.regions:
                     if region.packing.name != "KV" or region.p0 != 2 * layer + which:
                         continue
-                    heads = min(local - region.p1, max(1, (80 if f32 else 160) // d))
-                    for p in range(positions):
-                        owner = (p // 64) % plan.cp
-                        slot = (p // 64 // plan.cp) * 64 + p % 64
+                    lanes = region.stride * (80 if f32 else 160)
+                    count = self._elements(region, of, which, lanes, width)
+                    base = slot * (region.count // key.slots)
+                    for p in range(first, positions):
+                        block = p // 64 % of.ring if of.ring else p // 64
+                        place = base + (block // plan.cp) * 64 + p % 64
                         for hg in range(plan.h):
-                            at = machine.memory.vector(hg * plan.cp + owner, region) + slot * region.stride
+                            chip = hg * plan.cp + block % plan.cp
+                            at = machine.memory.vector(chip, region) + place * region.stride
                             words = machine.memory.words[at * 160 : (at + region.stride) * 160]
                             values = (
                                 words.view(np.float32)
                                 if f32
                                 else (words.astype(np.uint32) << 16).view(np.float32)
                             )
-                            head = hg * local + region.p1
-                            full[p, head : head + heads] = values[: heads * d].reshape(heads, d)
-                out[which].append(full)
+                            lane = hg * width + region.p1
+                            full[p, lane : lane + count] = values[:count]
+                out[which].append(full.reshape(positions, of.kv_heads, d))
         return out
+
+    @staticmethod
+    def _elements(region: Region, of: AttentionKey, which: int, lanes: int, width: int) -> int:
+        """Elements of one record of a KV region: whole heads, or for V a part of a head that is wider than a beat."""
+        d = of.head_dim
+        if which == 1 and d + 2 > 320:
+            return min(256, d - region.p1 % d)
+        return min(max(1, lanes // d) * d, width - region.p1)
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:

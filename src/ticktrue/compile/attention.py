@@ -1,199 +1,209 @@
-"""Chains of attention on one chip: RoPE, KV append, score, softmax numerators, values, and the fixed combine order."""
+"""Chains of attention on one chip: KV append, score, softmax numerators, values, and the fixed combine order."""
 
-import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.rows import assemble, float_bits
 from ticktrue.compile.step import Step, all_gather, merge
 from ticktrue.isa import Dtype, Op, RegFn
 from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES
-from ticktrue.partition import Cut
+from ticktrue.partition import AttentionShapes, Cut
 from ticktrue.place import kv_name
 from ticktrue.program import columns as col
 
 
-def rope_queries(step: Step, label: str) -> None:
-    """Each q head: merged from the gathered float32 shards, rotated, rounded: q[head][token]."""
-    s = step.s
-    width = -(-s.head_dim * 4 // 320)
-    for head in range(s.heads):
-        c = step.chain(f"{label}.q_rope[{head}]")
-        x = merge(step, c, "in.q", s.q, head * s.head_dim, s.head_dim)
-        cs = c.load(step.at("rope", 0, width), c.out(x), Dtype.F32, width)
-        y = step.rounded(c, c.op(Op.ROPE, x, cs, x=(s.head_dim, 1)))
-        c.store(y, step.at("q", head * s.tokens * s.vq, s.vq), s.act, s.vq)
-        c.end()
+@dataclass(frozen=True, slots=True)
+class Attending:
+    """One layer's attention under construction."""
+
+    step: Step
+    label: str
+    layer: int
+    a: AttentionShapes
+
+    def name(self, region: str) -> str:
+        """A region of this kind of attention."""
+        return region + self.a.suffix
+
+    @property
+    def units(self) -> list[tuple[int, int, int, int]]:
+        """(unit, slot, local KV head, first local q head) of everything attended separately."""
+        a = self.a
+        return [
+            ((slot * a.local_kv + kv) * a.rounds + r, slot, kv, kv * a.group_heads + r * a.round_heads)
+            for slot in range(self.step.s.slots) for kv in range(a.local_kv) for r in range(a.rounds)
+        ]  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        """Vectors of a row of scores."""
+        return -(-self.a.q_rows * 4 // 320)
+
+    def slot_base(self, slot: int, width: int) -> int:
+        """First vector of a slot's positions in a state region of `width` vectors per position."""
+        writer = self.step.writer
+        count = writer.regions[writer.index[kv_name(self.layer, 0, 0)]].count
+        return slot * (count // self.step.image_slots) * width
 
 
-def keys_values(step: Step, label: str) -> None:
-    """New K (rotated) and V of every vector group of every head group: kr, vm [head group][vector group][token]."""
-    s, h = step.s, step.sharded.plan.h
-    width = -(-s.head_dim * 4 // 320)
-    for hg in range(h):
-        for group in range(s.kv_groups):
-            first_head = hg * s.local_kv + group * s.hv
-            heads = min(s.hv, s.local_kv - group * s.hv)
-            first, count = first_head * s.head_dim, heads * s.head_dim
-            base = (hg * s.kv_groups + group) * s.tokens * s.vg
-            c = step.chain(f"{label}.k_rope[{hg}.{group}]")
-            x = merge(step, c, "in.k", s.k, first, count)
-            cs = c.load(step.at("rope", 0, width), c.out(x), Dtype.F32, width)
-            y = step.rounded(c, c.op(Op.ROPE, x, cs, x=(s.head_dim, heads)))
-            c.store(y, step.at("kr", base, s.vg), s.act, s.vg)
-            c.end()
-            c = step.chain(f"{label}.v_merge[{hg}.{group}]")
-            c.store(merge(step, c, "in.v", s.v, first, count), step.at("vm", base, s.vg), s.act, s.vg)
-            c.end()
-
-
-def append(step: Step, label: str, layer: int) -> None:
+def append(t: Attending) -> None:
     """Predicated SCATTER of the new K and V of the chip's head group; the owner among the context lanes stores."""
-    s = step.s
-    own = s.kv_groups * s.tokens * s.vg
-    for which, source in ((0, "kr"), (1, "vm")):
-        for group in range(s.kv_groups):
-            c = step.chain(f"{label}.append_{'kv'[which]}[{group}]")
-            at = step.at(source, group * s.tokens * s.vg, s.vg, pattern=col.PATTERN_HEADS, rank_fn=col.RANK_OWN,
-                         rank_stride=own)  # fmt: skip
-            x = c.load(at, progress(s.tokens), s.act, s.vg)
-            there = step.at(kv_name(layer, which, group), reg_fn=int(RegFn.KV), reg_stride=s.vg,
-                            pattern=col.PATTERN_CONTEXT)  # fmt: skip
-            c.store(x, there, s.act, s.vg)
-            c.end()
+    s, a = t.step.s, t.a
+    for which, source, groups, width in ((0, "kr", a.kv_groups, a.vg), (1, "vm", a.v_groups, a.v_width)):
+        own = groups * s.rows * width
+        for slot in range(s.slots):
+            for group in range(groups):
+                c = t.step.chain(f"{t.label}.append_{'kv'[which]}[{slot}.{group}]")
+                base = (group * s.rows + slot * s.tokens) * width
+                at = t.step.at(
+                    t.name(source),
+                    base,
+                    width,
+                    pattern=col.PATTERN_HEADS,
+                    rank_fn=col.RANK_OWN,
+                    rank_stride=own,
+                )
+                x = c.load(at, progress(s.tokens), s.act, width)
+                there = t.step.at(
+                    kv_name(t.layer, which, group), t.slot_base(slot, width), reg_fn=int(RegFn.KV), reg_stride=width,
+                    pattern=col.PATTERN_CONTEXT, row=slot * s.tokens, ring=a.ring,
+                )  # fmt: skip
+                c.store(x, there, s.act, width)
+                c.end()
 
 
-def _units(step: Step) -> list[tuple[int, int, int]]:
-    """(unit, local KV head, first local q head) of everything attended separately."""
-    s = step.s
-    return [(kv * s.rounds + r, kv, kv * s.group_heads + r * s.round_heads)
-            for kv in range(s.local_kv) for r in range(s.rounds)]  # fmt: skip
-
-
-def score(step: Step, label: str, layer: int) -> None:
+def score(t: Attending) -> None:
     """Scores of every unit: q installed, K streamed past it, scaled, masked last, stored; block maxima beside."""
-    for unit, kv, head in _units(step):
-        tiles = -(-step.s.head_dim // step.s.ka)
+    tiles = -(-t.a.head_dim // t.step.s.ka)
+    for unit in t.units:
         for k_tile in range(tiles):
-            _score_tile(step, f"{label}.score[{unit}.{k_tile}]", (layer, unit, kv, head), (k_tile, tiles))
+            _score_tile(t, f"{t.label}.score[{unit[0]}.{k_tile}]", unit, (k_tile, tiles))
 
 
-def _score_tile(step: Step, label: str, what: tuple[int, int, int, int], which: tuple[int, int]) -> None:
-    (layer, unit, kv, head), (k_tile, tiles), s = what, which, step.s
-    rows, blocks = s.q_rows, s.local_blocks
-    width = -(-rows * 4 // 320)
-    lane = (kv % s.hv) * s.head_dim if tiles == 1 else 0
-    depth = min(s.ka, s.head_dim - k_tile * s.ka)
+def _score_tile(t: Attending, label: str, what: tuple[int, int, int, int], which: tuple[int, int]) -> None:
+    (unit, slot, kv, head), (k_tile, tiles), s, a, step = what, which, t.step.s, t.a, t.step
+    rows, blocks, width = a.q_rows, a.local_blocks, t.width
+    lane = (kv % a.hv) * a.head_dim if tiles == 1 else 0
+    depth = min(s.ka, a.head_dim - k_tile * s.ka)
     c = step.chain(label)
-    own = s.local_heads * s.tokens * s.vq
-    q_at = step.at("q", head * s.tokens * s.vq + k_tile, s.vq, pattern=col.PATTERN_HEADS, rank_fn=col.RANK_OWN,
-                   rank_stride=own)  # fmt: skip
+    base = (slot * a.heads + head) * s.tokens * a.vq + k_tile
+    q_at = step.at(t.name("q"), base, a.vq, pattern=col.PATTERN_HEADS, rank_fn=col.RANK_OWN,
+                   rank_stride=a.local_heads * s.tokens * a.vq)  # fmt: skip
     q = c.load(q_at, progress(rows), s.act, 1)
     turned = c.op(Op.TRANSPOSE, q, x=(depth, 0), dtype=s.act)
     q_width = -(-rows * (4 if s.act == Dtype.F32 else 2) // 320)
     plane = c.install(turned, s.act, Keep(0, rows, row=lane), per_row=0, width=q_width)
-    region = kv_name(layer, 0, kv // s.hv)
-    k = c.load(step.at(region, k_tile, s.vg, BLOCK * s.vg), progress(BLOCK, blocks), s.act, 1)
+    k_at = step.at(kv_name(t.layer, 0, kv // a.hv), t.slot_base(slot, a.vg) + k_tile, a.vg, BLOCK * a.vg)
+    k = c.load(k_at, progress(BLOCK, blocks), s.act, 1)
     y = c.matmul(k, plane)
-    at = step.at("s", unit * blocks * BLOCK * width, width, BLOCK * width)
+    at = step.at(t.name("s"), unit * blocks * BLOCK * width, width, BLOCK * width)
     if k_tile > 0:
         y = c.op(Op.ADD, c.load(at, c.out(y), Dtype.F32, width), y)
     if k_tile == tiles - 1:
-        scale = 1.0 / math.sqrt(s.head_dim)  # rounded once to float32 (numerics row 14)
-        y = c.op(Op.SCALE, y, x=(float_bits(scale), 0))
-        y = c.op(Op.MASK, y, x=(s.tokens, 0), a=(0,))
+        y = c.op(Op.SCALE, y, x=(float_bits(a.scale), 0))
+        if (cap := step.sharded.graph.spec.score_softcap) > 0:
+            y = c.op(Op.SOFTCAP, y, x=(float_bits(cap), 0))
+        y = c.op(Op.MASK, y, x=(s.tokens, 0), a=(0, a.window, a.ring, slot))
         c.set_pattern(y, col.PATTERN_CONTEXT)
-        c.store(c.op(Op.MAX, y), step.at("m", unit * blocks * width, width), Dtype.F32, width)
+        c.store(c.op(Op.MAX, y), step.at(t.name("m"), unit * blocks * width, width), Dtype.F32, width)
     c.store(y, at, Dtype.F32, width)
     c.end()
 
 
-def softmax(step: Step, label: str) -> None:
+def softmax(t: Attending) -> None:
     """P = exp(s - m) of every unit, rounded, turned so that a row's 64 positions of a block lie in one vector."""
-    s, rows, blocks = step.s, step.s.q_rows, step.s.local_blocks
-    width, p_width = -(-rows * 4 // 320), -(-BLOCK // step.s.ka)
-    for unit, _, _ in _units(step):
-        c = step.chain(f"{label}.softmax[{unit}]")
+    s, rows, blocks, width, step = t.step.s, t.a.q_rows, t.a.local_blocks, t.width, t.step
+    p_width = -(-BLOCK // s.ka)
+    for unit, *_ in t.units:
+        c = step.chain(f"{t.label}.softmax[{unit}]")
         pr = progress(BLOCK, blocks, q=max(BLOCK, rows))
-        x = c.load(step.at("s", unit * blocks * BLOCK * width, width, BLOCK * width), pr, Dtype.F32, width)
-        m = c.load(step.at("m", unit * blocks * width, 0, width), pr, Dtype.F32, width)
+        x = c.load(
+            step.at(t.name("s"), unit * blocks * BLOCK * width, width, BLOCK * width), pr, Dtype.F32, width
+        )
+        m = c.load(step.at(t.name("m"), unit * blocks * width, 0, width), pr, Dtype.F32, width)
         p = step.rounded(c, c.op(Op.EXP, x, m))
         p = c.op(Op.TRANSPOSE, p, x=(rows, 0), dtype=s.act)
-        c.store(p, step.at("p", unit * blocks * rows * p_width, p_width, rows * p_width), s.act, p_width)
+        c.store(
+            p, step.at(t.name("p"), unit * blocks * rows * p_width, p_width, rows * p_width), s.act, p_width
+        )
         c.end()
 
 
-def values(step: Step, label: str, layer: int) -> None:
-    """Per unit and block: V installed with a column of ones, p passed through it, (o, l, m) stored as one beat per row."""
-    s, rows, blocks, d = step.s, step.s.q_rows, step.s.local_blocks, step.s.head_dim
-    width, p_width = -(-rows * 4 // 320), -(-BLOCK // step.s.ka)
-    table = step.writer.table
-    v_vectors = BLOCK * s.vg
+def values(t: Attending) -> None:
+    """Per unit, part of a head and block: V installed with a column of ones, p passed through; a beat (o, l, m) a row."""
+    for what in t.units:
+        for part in range(t.a.parts):
+            _values(t, f"{t.label}.value[{what[0]}.{part}]", what, part)
+
+
+def _values(t: Attending, label: str, what: tuple[int, int, int, int], part: int) -> None:
+    (unit, slot, kv, _), s, a, step = what, t.step.s, t.a, t.step
+    rows, blocks, d = a.q_rows, a.local_blocks, a.part_values(part)
+    width, p_width, w, table = t.width, -(-BLOCK // s.ka), a.partial_width, step.writer.table
+    v_vectors = BLOCK * a.v_width
     hold = -(-v_vectors * 320 // table.weight_load_bytes)
     period = max(hold, -(-v_vectors // int(table.port_vectors[0]))) + int(table.latency[Op.INSTALL]) + rows
-    for unit, kv, _ in _units(step):
-        lane = (kv % s.hv) * d if s.head_dim <= s.ka else 0
-        c = step.chain(f"{label}.value[{unit}]")
-        region = kv_name(layer, 1, kv // s.hv)
-        v = c.load(
-            step.at(region, 0, 0, v_vectors), progress(1, blocks, q=period), s.act, v_vectors, wide=True
-        )
-        plane = c.install(v, s.act, Keep(lane, lane + d, ones=True), per_row=s.vg)
-        pr = progress(rows, blocks, q=period)
-        p = c.load(step.at("p", unit * blocks * rows * p_width, p_width, rows * p_width), pr, s.act, p_width)
-        o = c.op(Op.MOVE, c.matmul(p, plane), a=(lane, d + 1, 0))
-        m = c.load(
-            step.at("m", unit * blocks * width, 0, width), progress(1, blocks, q=period), Dtype.F32, width
-        )
-        partial = c.op(Op.INSERT, o, c.op(Op.SPREAD, m, x=(rows, 0)), x=(d + 1, 0))
-        w = s.partial_width
-        c.store(partial, step.at("olm", unit * blocks * rows * w, w, rows * w), Dtype.F32, w)
-        c.end()
-
-
-def _combine(step: Step, label: str, region: str, pair: tuple[int, int], vectors: int) -> None:
-    """Acc = combine(acc, other) over `vectors` // width consecutive partials of a region, in place."""
-    w = step.s.partial_width
-    acc, other = pair
+    lane = (kv % a.hv) * d if a.parts == 1 and a.head_dim <= s.ka else 0
     c = step.chain(label)
-    pr = progress(vectors // w)
-    a = c.load(step.at(region, acc, w), pr, Dtype.F32, w)
-    b = c.load(step.at(region, other, w), pr, Dtype.F32, w)
-    c.store(c.op(Op.COMBINE, a, b, x=(step.s.head_dim, 0)), step.at(region, acc, w), Dtype.F32, w)
+    region = kv_name(t.layer, 1, kv // a.hv * a.parts + part)
+    v_at = step.at(region, t.slot_base(slot, a.v_width), 0, v_vectors)
+    v = c.load(v_at, progress(1, blocks, q=period), s.act, v_vectors, wide=True)
+    plane = c.install(v, s.act, Keep(lane, lane + d, ones=True), per_row=a.v_width)
+    pr = progress(rows, blocks, q=period)
+    p_at = step.at(t.name("p"), unit * blocks * rows * p_width, p_width, rows * p_width)
+    p = c.load(p_at, pr, s.act, p_width)
+    o = c.op(Op.MOVE, c.matmul(p, plane), a=(lane, d + 1, 0))
+    m = c.load(
+        step.at(t.name("m"), unit * blocks * width, 0, width), progress(1, blocks, q=period), Dtype.F32, width
+    )
+    partial = c.op(Op.INSERT, o, c.op(Op.SPREAD, m, x=(rows, 0)), x=(d + 1, 0))
+    base = (unit * a.parts + part) * blocks * rows * w
+    c.store(partial, step.at(t.name("olm"), base, w, rows * w), Dtype.F32, w)
     c.end()
 
 
-def combine_local(step: Step, label: str) -> None:
+def _combine(t: Attending, label: str, region: str, pair: tuple[int, int], run: tuple[int, int]) -> None:
+    """Acc = combine(acc, other) over consecutive partials of a region, in place. run = (partials, values of each)."""
+    w, (acc, other), (count, d) = t.a.partial_width, pair, run
+    c = t.step.chain(label)
+    pr = progress(count)
+    a = c.load(t.step.at(region, acc, w), pr, Dtype.F32, w)
+    b = c.load(t.step.at(region, other, w), pr, Dtype.F32, w)
+    c.store(c.op(Op.COMBINE, a, b, x=(d, 0)), t.step.at(region, acc, w), Dtype.F32, w)
+    c.end()
+
+
+def combine_local(t: Attending) -> None:
     """The chip's own blocks: ascending inside a lane, then the tree over its lanes (numerics row 19)."""
-    s, blocks = step.s, step.s.local_blocks
-    lanes = LANE_BLOCKS // step.sharded.plan.cp
-    record = s.q_rows * s.partial_width
-    for unit, _, _ in _units(step):
-        base = unit * blocks * record
+    a, blocks, rows = t.a, t.a.local_blocks, t.a.q_rows
+    lanes = LANE_BLOCKS // t.step.sharded.plan.cp
+    record, region = rows * a.partial_width, t.name("olm")
+    for number in range(len(t.units) * a.parts):
+        base, d = number * blocks * record, a.part_values(number % a.parts)
         for start in range(lanes, blocks, lanes):
             count = min(lanes, blocks - start)
-            _combine(
-                step, f"{label}.lane[{unit}.{start}]", "olm", (base, base + start * record), count * record
-            )
+            label = f"{t.label}.lane[{number}.{start}]"
+            _combine(t, label, region, (base, base + start * record), (count * rows, d))
         present, half = min(blocks, lanes), lanes // 2
         while half:
             count = min(half, present - half)
             if count > 0:
-                _combine(
-                    step, f"{label}.tree[{unit}.{half}]", "olm", (base, base + half * record), count * record
-                )
+                label = f"{t.label}.tree[{number}.{half}]"
+                _combine(t, label, region, (base, base + half * record), (count * rows, d))
                 present = half
             half //= 2
 
 
-def _gather_partials(step: Step, label: str, units: int, per_unit: int) -> None:
+def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
     """The chip's one partial per row, to its own slot and to every peer's of the context group."""
-    w, rows = step.s.partial_width, step.s.q_rows
-    at = step.at("in.partial", 0, w, rows * w, pattern=col.PATTERN_CONTEXT, rank_stride=units * rows * w)
+    step, w, rows, label = t.step, t.a.partial_width, t.a.q_rows, t.label
+    at = step.at(
+        t.name("in.partial"), 0, w, rows * w, pattern=col.PATTERN_CONTEXT, rank_stride=units * rows * w
+    )
 
     def load(c: Chain, pace: int) -> int:
         pr = progress(rows, units, p=pace) if units > 1 else progress(rows, p=pace)
-        return c.load(step.at("olm", 0, w, per_unit), pr, Dtype.F32, w)
+        return c.load(step.at(t.name("olm"), 0, w, per_unit), pr, Dtype.F32, w)
 
     c = step.chain(f"{label}.partial.keep")
     c.store(load(c, c.pace(w)), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
@@ -204,40 +214,73 @@ def _gather_partials(step: Step, label: str, units: int, per_unit: int) -> None:
     c.end()
 
 
-def combine_remote(step: Step, label: str) -> None:
-    """One all-gather of (o, l, m) in the context group, the last tree levels on every chip, then o / l: ah[head][token]."""
-    s, cp = step.s, step.sharded.plan.cp
-    w, rows, blocks = s.partial_width, s.q_rows, s.local_blocks
-    units = s.local_kv * s.rounds
-    source, start = "olm", 0
-    per_unit = blocks * rows * w
+def combine_remote(t: Attending) -> None:
+    """One all-gather of (o, l, m) in the context group, the last tree levels on every chip, then o / l."""
+    a, cp, blocks = t.a, t.step.sharded.plan.cp, t.a.local_blocks
+    w, rows = a.partial_width, a.q_rows
+    units = len(t.units) * a.parts
+    source, per_unit = t.name("olm"), blocks * rows * w
     if cp > 1:
         stride = units * rows * w
-        _gather_partials(step, label, units, per_unit)
+        source = t.name("in.partial")
+        _gather_partials(t, units, per_unit)
         half = cp // 2
         while half:
-            _combine(step, f"{label}.across[{half}]", "in.partial", (start, half * stride), half * stride)
+            _across(t, half, stride, units)
             half //= 2
-        source, per_unit = "in.partial", rows * w
-    c = step.chain(f"{label}.divide")
-    pr = progress(rows, units) if units > 1 else progress(rows)
-    x = c.load(step.at(source, start, w, per_unit), pr, Dtype.F32, w)
-    y = step.rounded(c, c.op(Op.DIVIDE, x, x=(s.head_dim, 0)))
-    c.store(y, step.at("ah", 0, s.vq, rows * s.vq), s.act, s.vq)
-    c.end()
+        per_unit = rows * w
+    _divide(t, source, per_unit)
 
 
-def collect(step: Step, label: str) -> None:
-    """Heads to full attention rows `a`: a merge on the chip, and a gather over head groups where h > 1."""
-    s = step.s
-    heads = Cut(s.local_heads * s.head_dim, s.head_dim, s.act, 1, s.vq)
-    if step.sharded.plan.h == 1:
-        assemble(step, f"{label}.heads", ("ah", "a"), heads)
+def _across(t: Attending, half: int, stride: int, units: int) -> None:
+    """One tree level over chips; parts of unequal size, of one head each, are combined part by part."""
+    a, source = t.a, t.name("in.partial")
+    label = f"{t.label}.across[{half}]"
+    if a.part_values(a.parts - 1) == a.value_dim:
+        _combine(t, label, source, (0, half * stride), (half * units * a.q_rows, a.value_dim))
         return
-    for beat, first in enumerate(range(0, s.attn.shard, LANES)):
-        c = step.chain(f"{label}.heads.pack[{beat}]")
-        x = merge(step, c, "ah", heads, first, min(LANES, s.attn.shard - first))
-        c.store(x, step.at("sh.attn", beat * s.tokens * s.attn.width, s.attn.width), s.act, s.attn.width)
+    record = a.q_rows * a.partial_width
+    for number in range(half * units):
+        pair = (number * record, half * stride + number * record)
+        _combine(t, f"{label}[{number}]", source, pair, (a.q_rows, a.part_values(number % a.parts)))
+
+
+def _divide(t: Attending, source: str, per_unit: int) -> None:
+    """O / l, rounded: ah[head][part][row]."""
+    step, s, a = t.step, t.step.s, t.a
+    w, rows, units = a.partial_width, a.q_rows, len(t.units)
+    vd = -(-a.value_dim // s.ka)
+    if s.slots == 1 and a.parts == 1:
+        c = step.chain(f"{t.label}.divide")
+        pr = progress(rows, units) if units > 1 else progress(rows)
+        x = c.load(step.at(source, 0, w, per_unit), pr, Dtype.F32, w)
+        y = step.rounded(c, c.op(Op.DIVIDE, x, x=(a.head_dim, 0)))
+        c.store(y, step.at(t.name("ah"), 0, vd, rows * vd), s.act, vd)
         c.end()
-    all_gather(step, f"{label}.heads", "sh.attn", "in.attn", s.attn, col.PATTERN_HEADS)
-    assemble(step, f"{label}.heads", ("in.attn", "a"), s.attn)
+        return
+    for unit, slot, _, head in t.units:
+        for part in range(a.parts):
+            c = step.chain(f"{t.label}.divide[{unit}.{part}]")
+            pr = progress(s.tokens, a.round_heads) if a.round_heads > 1 else progress(s.tokens)
+            x = c.load(step.at(source, (unit * a.parts + part) * per_unit, w, s.tokens * w), pr, Dtype.F32, w)
+            y = step.rounded(c, c.op(Op.DIVIDE, x, x=(a.part_values(part), 0)))
+            base = ((head * a.parts + part) * s.rows + slot * s.tokens) * vd
+            c.store(y, step.at(t.name("ah"), base, vd, a.parts * s.rows * vd), s.act, vd)
+            c.end()
+
+
+def collect(t: Attending) -> None:
+    """Heads to full attention rows `a`: a merge on the chip, and a gather over head groups where h > 1."""
+    step, s, a = t.step, t.step.s, t.a
+    heads = Cut(a.local_heads * a.head_dim, a.value_dim, s.act, 1, -(-a.value_dim // s.ka))
+    if step.sharded.plan.h == 1:
+        assemble(step, f"{t.label}.heads", (t.name("ah"), t.name("a")), heads)
+        return
+    for beat, first in enumerate(range(0, a.attn.shard, LANES)):
+        c = step.chain(f"{t.label}.heads.pack[{beat}]")
+        x = merge(step, c, t.name("ah"), heads, (first, min(LANES, a.attn.shard - first)))
+        base = beat * s.rows * a.attn.width
+        c.store(x, step.at(t.name("sh.attn"), base, a.attn.width), s.act, a.attn.width)
+        c.end()
+    all_gather(step, f"{t.label}.heads", t.name("sh.attn"), t.name("in.attn"), a.attn, col.PATTERN_HEADS)
+    assemble(step, f"{t.label}.heads", (t.name("in.attn"), t.name("a")), a.attn)

@@ -1,6 +1,6 @@
 """Graph nodes -> chains, in dataflow order: one timetable without cycles yet."""
 
-from ticktrue.compile import attention, head, linear, rows
+from ticktrue.compile import attention, head, heads, linear, rows
 from ticktrue.compile.chains import ChainWriter
 from ticktrue.compile.step import Step, all_gather
 from ticktrue.graph.types import Node, NodeKind
@@ -16,7 +16,7 @@ def build_chains(sharded: ShardedGraph, image: Image, system: System) -> Timetab
     regions = image.regions + scratch
     writer = ChainWriter(regions, sharded.plan, system)
     phases = {p.name: p for p in phases_of(sharded)}
-    step = Step(sharded, writer, phases)
+    step = Step(sharded, writer, phases, image.key.slots)
     for node in sharded.graph.nodes:
         _node(step, node)
     templates, start, chains, values = writer.tables()
@@ -38,63 +38,87 @@ def _node(step: Step, node: Node) -> None:  # noqa: C901, PLR0912 - one arm per 
         case NodeKind.EMBED:
             rows.embed(step)
         case NodeKind.ROPE_TABLE:
-            rows.rope_rows(step)
+            rows.rope_rows(step, step.s.kinds[node.kind_index])
         case NodeKind.NORM:
-            last = node.layer < 0 and step.sharded.graph.kind.logits == "last"
-            rows.norm(step, node.name, node.tensor, spec.rms_eps, last=last)
+            _norm(step, node)
         case NodeKind.LINEAR | NodeKind.GATE:
             _product(step, node, layer)
+        case NodeKind.ROPE if node.name.endswith("q_rope"):
+            heads.queries(step, f"{layer}.attn", node.layer)
         case NodeKind.ROPE:
-            if node.name.endswith("q_rope"):
-                attention.rope_queries(step, f"{layer}.attn")
-            else:
-                attention.keys_values(step, f"{layer}.attn")
+            heads.keys(step, f"{layer}.attn", node.layer)
+            heads.values(step, f"{layer}.attn", node.layer)
         case NodeKind.APPEND:
-            attention.append(step, f"{layer}.attn", node.layer)
+            attention.append(_attending(step, node.layer))
         case NodeKind.ATTENTION:
-            _attention(step, f"{layer}.attn", node.layer)
+            _attention(_attending(step, node.layer))
         case NodeKind.RESIDUAL:
-            rows.residual(step, node.name, "in.o" if node.name.endswith("x_attn") else "in.down")
+            attn = node.name.endswith("x_attn")
+            scalar = f"layers.{node.layer}.layer_scalar" if spec.layer_scalar and not attn else ""
+            inbox = "in.o" if attn else "in.down"
+            if spec.post_norms:
+                weight = f"layers.{node.layer}.{'post_attn_norm' if attn else 'post_ffn_norm'}"
+                rows.normed_residual(step, node.name, inbox, weight, scalar)
+            else:
+                rows.residual(step, node.name, inbox, scalar)
         case NodeKind.LOGITS:
             head.logits(step, step.sharded.graph.logit_rows)
         case NodeKind.GREEDY:
             head.greedy(step, step.sharded.graph.logit_rows)
-        case NodeKind.LAST_ROW:
-            pass  # read by the final norm itself
+        case NodeKind.LAST_ROW | NodeKind.HEAD_NORM | NodeKind.LAYER_SCALAR:
+            pass  # done by the final norm, by ROPE, by the residual
+
+
+def _attending(step: Step, layer: int) -> attention.Attending:
+    return attention.Attending(step, f"L{layer}.attn", layer, step.s.attention(layer))
+
+
+def _norm(step: Step, node: Node) -> None:
+    spec, last = step.sharded.graph.spec, step.sharded.graph.kind.logits == "last"
+    if node.layer < 0 and last:
+        rows.last_norm(step, node.name, node.tensor, spec.rms_eps)
+    elif not node.name.endswith(("post_attn_norm", "post_ffn_norm")):  # those are done by the residual
+        rows.norm(step, node.name, node.tensor, spec.rms_eps)
 
 
 def _product(step: Step, node: Node, layer: str) -> None:
-    s, t = step.s, step.s.tokens
+    s, n = step.s, step.s.rows
     part = node.tensor.rsplit(".", 1)[-1] if node.tensor else node.kind.value
     match part:
         case "q":
-            phase = step.phases[f"{layer}.qkv"]
-            linear.tiles(step, phase, "h", "part.qkv", t)
-            for i, (name, cut) in enumerate((("q", s.q), ("k", s.k), ("v", s.v))):
-                linear.fold_matrix(step, phase, ("part.qkv", f"sh.{name}"), i, cut)
-            for name, cut in (("q", s.q), ("k", s.k), ("v", s.v)):
-                all_gather(step, f"{layer}.{name}", f"sh.{name}", f"in.{name}", cut)
+            _qkv(step, node.layer)
         case "o" | "down":
-            x = "a" if part == "o" else "f"
+            x = f"a{s.attention(node.layer).suffix}" if part == "o" else "f"
             phase = step.phases[f"{layer}.{part}"]
-            linear.tiles(step, phase, x, f"part.{part}", t)
-            linear.fold_matrix(step, phase, (f"part.{part}", f"sh.{part}"), 0, s.y)
+            linear.tiles(step, phase, x, f"part.{part}", n)
+            linear.fold_matrix(step, phase, (f"part.{part}", f"sh.{part}", node.bias), 0, s.y)
             all_gather(step, f"{layer}.{part}", f"sh.{part}", f"in.{part}", s.y)
-        case "gate":
+        case "gate" if node.kind == NodeKind.LINEAR:
             phase = step.phases[f"{layer}.gu"]
-            if node.kind == NodeKind.LINEAR:
-                linear.tiles(step, phase, "h", "part.gu", t)
-                linear.fold_gate(step, phase, "part.gu", "sh.ffn")
-                all_gather(step, f"{layer}.ffn", "sh.ffn", "in.ffn", s.ffn_cut)
-                rows.assemble(step, f"{layer}.ffn", ("in.ffn", "f"), s.ffn_cut)
+            linear.tiles(step, phase, "h", "part.gu", n)
+            linear.fold_gate(step, phase, "part.gu", "sh.ffn")
+            all_gather(step, f"{layer}.ffn", "sh.ffn", "in.ffn", s.ffn_cut)
+            rows.assemble(step, f"{layer}.ffn", ("in.ffn", "f"), s.ffn_cut)
         case _:
             pass  # k, v come with q; up comes with gate
 
 
-def _attention(step: Step, label: str, layer: int) -> None:
-    attention.score(step, label, layer)
-    attention.softmax(step, label)
-    attention.values(step, label, layer)
-    attention.combine_local(step, label)
-    attention.combine_remote(step, label)
-    attention.collect(step, label)
+def _qkv(step: Step, layer: int) -> None:
+    s, spec = step.s, step.sharded.graph.spec
+    a, phase = s.attention(layer), step.phases[f"L{layer}.qkv"]
+    parts = [("q", a.q), ("k", a.k)] + ([] if spec.attention(layer).k_is_v else [("v", a.v)])
+    linear.tiles(step, phase, "h", "part.qkv", s.rows)
+    for i, (name, cut) in enumerate(parts):
+        bias = f"layers.{layer}.{name}_bias" if spec.attention_bias else ""
+        linear.fold_matrix(step, phase, ("part.qkv", f"sh.{name}{a.suffix}", bias), i, cut)
+    for name, cut in parts:
+        all_gather(step, f"L{layer}.{name}", f"sh.{name}{a.suffix}", f"in.{name}{a.suffix}", cut)
+
+
+def _attention(t: attention.Attending) -> None:
+    attention.score(t)
+    attention.softmax(t)
+    attention.values(t)
+    attention.combine_local(t)
+    attention.combine_remote(t)
+    attention.collect(t)

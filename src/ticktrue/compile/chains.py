@@ -35,7 +35,10 @@ def progress(n: int, m: int = 1, *, p: int = 1, q: int = 0) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """An address: region, first vector, steps of i and j; rank and register parts."""
+    """An address: region, first vector, steps of i and j; rank and register parts.
+
+    `row`: the token row (s * T + t) whose registers event 0 uses; `ring`: blocks of the ring that KV positions go round in.
+    """
 
     region: int
     base: int = 0
@@ -46,6 +49,8 @@ class At:
     rank_stride: int = 0
     reg_fn: int = 0
     reg_stride: int = 0
+    row: int = 0
+    ring: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,7 @@ class Chain:
         row[col.T_PATTERN], row[col.T_RANKFN], row[col.T_RANKSTRIDE] = at.pattern, at.rank_fn, at.rank_stride
         row[col.T_REGFN], row[col.T_REGSTRIDE] = at.reg_fn, at.reg_stride
         value[col.V_REGION], value[col.V_BASE] = at.region, at.base
+        value[col.V_A0], value[col.V_A1] = at.row, at.ring
 
     def load(self, at: At, pr: Progress, dtype: Dtype, width: int, *, wide: bool = False) -> int:
         """LOAD (GATHER if the address has a register) of `width` vectors per event."""

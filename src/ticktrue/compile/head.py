@@ -2,6 +2,7 @@
 
 from ticktrue.compile.chains import progress
 from ticktrue.compile.linear import folded, tiles
+from ticktrue.compile.rows import float_bits
 from ticktrue.compile.step import Step, exchange
 from ticktrue.isa import Dtype, Op
 from ticktrue.partition import Cut
@@ -17,6 +18,8 @@ def logits(step: Step, rows: int) -> None:
         for record in range(len(phase.packed.partials[0])):
             c = step.chain(f"{phase.name}.fold[{record}]")
             y = folded(step, c, phase, partial, (0, record, rows))
+            if (cap := step.sharded.graph.spec.final_softcap) > 0:
+                y = c.op(Op.SOFTCAP, y, x=(float_bits(cap), 0))
             c.store(y, step.at("logits", (done + record) * rows * 4, 4), Dtype.F32, step.s.logits.width)
             c.end()
         done += len(phase.packed.partials[0])
@@ -38,6 +41,6 @@ def greedy(step: Step, rows: int) -> None:
     exchange(step, "greedy", (step.at("cand", 0, 1), step.at("in.winner", 0, 1)), cut, rows, col.PATTERN_ALL)
     c = step.chain("greedy.pick")
     pr = progress(g, rows) if rows > 1 else progress(g)
-    x = c.load(step.at("in.winner", 0, s.tokens, 1), pr, Dtype.F32, 1)
+    x = c.load(step.at("in.winner", 0, s.rows, 1), pr, Dtype.F32, 1)
     c.store(c.op(Op.PICK, x), step.at("next", 0, 1), Dtype.F32, 1)
     c.end()

@@ -3,10 +3,12 @@
 from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.step import Step
 from ticktrue.isa import Dtype, Op
+from ticktrue.model import Activation
 from ticktrue.partition import Cut
 from ticktrue.place import Phase, Tile
 
 VECTOR_LANES = 160
+GATES = {Activation.SILU: Op.SILU_MUL, Activation.GELU_TANH: Op.GELU_MUL}
 
 
 def tiles(step: Step, phase: Phase, x: str, partial: str, rows: int) -> None:
@@ -46,32 +48,42 @@ def folded(
     return c.op(Op.FOLD, x)
 
 
-def fold_record(step: Step, phase: Phase, names: tuple[str, str], which: tuple[int, int], cut: Cut) -> None:
-    """Fold of one record into the shard region, rounded where the cut is bf16. `which` = (matrix, record)."""
-    partial, shard = names
-    rows = step.s.tokens
+def biased(step: Step, c: Chain, y: int, bias: str, record: int) -> int:
+    """Y + the chip's share of a bias ('': none), numerics row 10."""
+    if not bias:
+        return y
+    return c.op(Op.ADD, y, c.load(step.at(bias, 4 * record), c.out(y), Dtype.F32, 4))
+
+
+def fold_record(
+    step: Step, phase: Phase, names: tuple[str, str, str], which: tuple[int, int], cut: Cut
+) -> None:
+    """Fold of one record into the shard region, rounded where the cut is bf16. `names` = (partials, shard, bias or '')."""
+    partial, shard, bias = names
+    rows = step.s.rows
     c = step.chain(f"{phase.name}.fold[{which[0]}.{which[1]}]")
-    y = folded(step, c, phase, partial, (*which, rows))
+    y = biased(step, c, folded(step, c, phase, partial, (*which, rows)), bias, which[1])
     if cut.dtype == Dtype.BF16:
         y = step.rounded(c, y)
     c.store(y, step.at(shard, which[1] * rows * cut.width, cut.width), cut.dtype, cut.width)
     c.end()
 
 
-def fold_matrix(step: Step, phase: Phase, names: tuple[str, str], matrix: int, cut: Cut) -> None:
-    """Folds of all records of one matrix of the phase."""
+def fold_matrix(step: Step, phase: Phase, names: tuple[str, str, str], matrix: int, cut: Cut) -> None:
+    """Folds of all records of one matrix of the phase; `names` as for `fold_record`."""
     for record in range(len(phase.packed.partials[matrix])):
         fold_record(step, phase, names, (matrix, record), cut)
 
 
 def fold_gate(step: Step, phase: Phase, partial: str, shard: str) -> None:
     """Folds of gate and up together, then the gated product: matrices 0 and 1 of the phase."""
-    rows, cut = step.s.tokens, step.s.ffn_cut
+    rows, cut = step.s.rows, step.s.ffn_cut
+    gated = GATES[step.sharded.graph.spec.activation]
     for record in range(len(phase.packed.partials[0])):
         c = step.chain(f"{phase.name}.gate[{record}]")
         pace = max(phase.packed.partials[0][record], phase.packed.partials[1][record])
         gate = folded(step, c, phase, partial, (0, record, rows), pace)
         up = folded(step, c, phase, partial, (1, record, rows), pace)
-        y = step.rounded(c, c.op(Op.SILU_MUL, gate, up))
+        y = step.rounded(c, c.op(gated, gate, up))
         c.store(y, step.at(shard, record * rows * cut.width, cut.width), cut.dtype, cut.width)
         c.end()

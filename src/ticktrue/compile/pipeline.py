@@ -7,17 +7,18 @@ from ticktrue.compile.build import build_chains
 from ticktrue.errors import UsageError
 from ticktrue.graph.build import build_graph
 from ticktrue.graph.digest import graph_digest
+from ticktrue.graph.types import Graph
 from ticktrue.hw import System, formats_allowed
 from ticktrue.model import ModelSpec
-from ticktrue.partition import make_plan, partition
+from ticktrue.partition import kv_degree, make_plan, partition, rings_of
 from ticktrue.place import place_image
-from ticktrue.program import Image, ImageKey, Program, StepKind, Timetable
+from ticktrue.program import AttentionKey, Image, ImageKey, Program, StepKind, Timetable
 from ticktrue.schedule import schedule
 from ticktrue.units import ceil_div
 
 BLOCK = 64
 T_MAX = 64
-TOKENS = (1, 2, 4, 8, 64)
+TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 FORMATS = ("bf16", "f32")
 
 Progress = Callable[[str], None]
@@ -25,16 +26,22 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user chooses: format, longest context, and whether an absent number format may be pretended."""
+    """What a user chooses.
+
+    Format, longest context, whether an absent number format may be pretended, sequences held at once and the most tokens of
+    each in one step.
+    """
 
     fmt: str = "bf16"
     max_context: int = 2048
     hypothetical: bool = False
+    slots: int = 1
+    t_max: int = T_MAX
 
 
-def image_blocks(max_context: int) -> int:
+def image_blocks(max_context: int, t_max: int = T_MAX) -> int:
     """NB: blocks the image holds, room for a whole chunk past the longest context included."""
-    return ceil_div(max_context + T_MAX, BLOCK)
+    return ceil_div(max_context + t_max, BLOCK)
 
 
 def bucket_edges(limit: int) -> tuple[int, ...]:
@@ -84,27 +91,37 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
         DoesNotFit: T310.
     """
     _check(spec, system, options)
-    plan = make_plan(spec.kv_heads, system.chips)
-    blocks = image_blocks(options.max_context)
-    largest = StepKind(T_MAX, 1, blocks, "all", "chip")
-    sharded = partition(build_graph(spec, largest, options.fmt), plan)
+    plan = make_plan(kv_degree(spec), system.chips)
+    rings = rings_of(spec, plan, options.t_max)
+    blocks = image_blocks(options.max_context, options.t_max)
+    largest = StepKind(options.t_max, options.slots, blocks, "all", "chip")
+    sharded = partition(build_graph(spec, largest, options.fmt, rings), plan)
+    kinds = [spec.attention_of(k) for k in spec.kinds]
+    attention = tuple(
+        AttentionKey(a.heads, a.kv_heads, a.head_dim, a.window, ring)
+        for a, ring in zip(kinds, rings, strict=True)
+    )
     key = ImageKey(
         model=spec.name, spec=spec.digest(), weights=weights_digest, system=system.name, facts=system.fact_digest(),
-        fmt=options.fmt, hypothetical=options.hypothetical, plan=plan, max_context=options.max_context, slots=1,
-        t_max=T_MAX, vocab=spec.vocab, kv_heads=spec.kv_heads, heads=spec.heads, head_dim=spec.head_dim,
+        fmt=options.fmt, hypothetical=options.hypothetical, plan=plan, max_context=options.max_context,
+        slots=options.slots, t_max=options.t_max, vocab=spec.vocab, attention=attention, layer_kinds=sharded.shapes.kind_of,
     )  # fmt: skip
     return place_image(sharded, system, key)
 
 
+def _graph(spec: ModelSpec, image: Image, kind: StepKind) -> Graph:
+    return build_graph(spec, kind, image.key.fmt, tuple(a.ring for a in image.key.attention))
+
+
 def unproved_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
     """The timetable of one step kind over `image`, without the graph's digest: it can be timed and executed, not proved."""
-    sharded = partition(build_graph(spec, kind, image.key.fmt), image.key.plan)
+    sharded = partition(_graph(spec, image, kind), image.key.plan)
     return schedule(image, build_chains(sharded, image, system), system)
 
 
 def compile_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
     """The timetable of one step kind over `image`, with the graph's dataflow digest."""
-    digest = graph_digest(build_graph(spec, kind, image.key.fmt))
+    digest = graph_digest(_graph(spec, image, kind))
     return replace(unproved_timetable(spec, system, image, kind), dataflow=digest)
 
 

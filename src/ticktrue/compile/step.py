@@ -11,11 +11,12 @@ from ticktrue.program import columns as col
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step under construction."""
+    """A step under construction, over an image made for `image_slots` sequences."""
 
     sharded: ShardedGraph
     writer: ChainWriter
     phases: dict[str, Phase]
+    image_slots: int
 
     @property
     def s(self) -> Shapes:
@@ -42,8 +43,8 @@ class Step:
 def all_gather(
     step: Step, label: str, source: str, inbox: str, cut: Cut, pattern: int = col.PATTERN_ALL
 ) -> None:
-    """Each chip's shard (beats x tokens of `cut`) to every chip of the pattern: inbox[source][beat][token]."""
-    t = step.s.tokens
+    """Each chip's shard (beats x rows of `cut`) to every chip of the pattern: inbox[source][beat][row]."""
+    t = step.s.rows
     for beat in range(cut.beats):
         base = beat * t * cut.width
         name = f"{label}[{beat}]" if cut.beats > 1 else label
@@ -57,7 +58,7 @@ def exchange(step: Step, label: str, ends: tuple[At, At], cut: Cut, events: int,
     Two chains, because arrivals keep the inbox's ports busy at the links' pace and the own copy must not have to fit between.
     """
     source, inbox = ends
-    stride = step.s.tokens * cut.width * cut.beats
+    stride = step.s.rows * cut.width * cut.beats
     at = replace(inbox, pattern=pattern, rank_stride=stride)
     c = step.chain(f"{label}.keep")
     x = c.load(source, progress(events, p=c.pace(cut.width)), cut.dtype, cut.width)
@@ -71,11 +72,15 @@ def exchange(step: Step, label: str, ends: tuple[At, At], cut: Cut, events: int,
         c.end()
 
 
-def merge(step: Step, c: Chain, inbox: str, cut: Cut, first: int, count: int) -> int:
-    """Columns first .. first + count - 1 of a gathered result as one beat per token."""
-    t = step.s.tokens
+def merge(
+    step: Step, c: Chain, inbox: str, cut: Cut, columns: tuple[int, int], rows: tuple[int, int] | None = None
+) -> int:
+    """Columns (first, count) of a gathered result as one beat per row. `rows` = (first, count), all of them by default."""
+    first, count = columns
+    t = step.s.rows
+    row, events = rows or (0, t)
     u0, n = cut.span(first, count)
     record = t * cut.width
-    pr = progress(n, t) if t > 1 else progress(n)
-    x = c.load(step.at(inbox, u0 * record, record, cut.width), pr, cut.dtype, cut.width)
+    pr = progress(n, events) if events > 1 else progress(n)
+    x = c.load(step.at(inbox, u0 * record + row * cut.width, record, cut.width), pr, cut.dtype, cut.width)
     return c.op(Op.MERGE, x, x=(cut.beats, 0), a=(cut.shard, u0, first, count))

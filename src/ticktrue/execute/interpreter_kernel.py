@@ -25,6 +25,7 @@ MASK, MAX, FOLD, COMBINE = int(Op.MASK), int(Op.MAX), int(Op.FOLD), int(Op.COMBI
 DIVIDE, SILU_MUL, MOVE, MERGE = int(Op.DIVIDE), int(Op.SILU_MUL), int(Op.MOVE), int(Op.MERGE)
 TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST), int(Op.INSERT)
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
+SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
 TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.TOKEN),
     int(RegFn.P_DIV),
@@ -37,17 +38,24 @@ FEW = 16  # columns at or below which SIMD lanes are better spent on events
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _register(fn, t, token, pos, valid, cp):
-    """Value of a declared register function for token row t."""
+def _register(s, i, token, position, last, cp):
+    """Value of a declared register function for event i: token row A0 + i. last[slot] is the last valid token of a slot."""
+    fn, row = s[L_REGFN], s[L_A0] + i
     if fn == TOKEN:
-        return token[t]
+        return token[row]
     if fn == P_DIV:
-        return (pos + t) // 512
+        return position[row] // 512
     if fn == P_MOD:
-        return (pos + t) % 512
+        return position[row] % 512
     if fn == KV:
-        return ((pos + t) // 64 // cp) * 64 + (pos + t) % 64
-    return valid - 1
+        return (_block(position[row], s[L_A1]) // cp) * 64 + position[row] % 64
+    return last[s[L_A0] * last.size // token.size]
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _block(position, ring):
+    """Block of a position, or its place in a ring of blocks."""
+    return position // 64 % ring if ring > 0 else position // 64
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -75,30 +83,31 @@ def _write(words, floats, f32, at, pool, a, count):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _load(s, at, words, floats, pool, token, pos, valid, cp):
+def _load(s, at, words, floats, pool, token, position, last, cp):
     f32 = s[L_DTYPE] == F32
     lanes_ = s[L_LANES]
     for j in range(s[L_M]):
         for i in range(s[L_N]):
             v = at + i * s[L_STEP] + j * s[L_STEP2]
             if s[L_REGFN] != 0:
-                v += _register(s[L_REGFN], i, token, pos, valid, cp) * s[L_REGSTRIDE]
+                at_row = 0 if s[L_REGFN] == LAST else i
+                v += _register(s, at_row, token, position, last, cp) * s[L_REGSTRIDE]
             o = s[L_O] + (j * s[L_N] + i) * s[L_SO]
             _read(words, floats, f32, v, pool, o, lanes_)
             pool[o + lanes_ : o + s[L_FILL]] = ZERO
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _store(s, at, words, floats, pool, token, pos, valid, cp, c):
+def _store(s, at, words, floats, pool, token, position, last, cp, c):
     f32 = s[L_DTYPE] == F32
     count = s[L_WIDTH] * (80 if f32 else 160)
     for j in range(s[L_M]):
         for i in range(s[L_N]):
             v = at + i * s[L_STEP] + j * s[L_STEP2]
             if s[L_REGFN] != 0:
-                if s[L_REGFN] == KV and ((pos + i) // 64) % cp != c:
+                if s[L_REGFN] == KV and _block(position[s[L_A0] + i], s[L_A1]) % cp != c:
                     continue
-                v += _register(s[L_REGFN], i, token, pos, valid, cp) * s[L_REGSTRIDE]
+                v += _register(s, i, token, position, last, cp) * s[L_REGSTRIDE]
             _write(words, floats, f32, v, pool, s[L_A] + (j * s[L_N] + i) * s[L_SA], count)
 
 
@@ -144,6 +153,7 @@ def _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned):
 @nb.njit(cache=True, error_model="numpy")
 def _merge(s, pool):
     cols, beats, first, col0, count = s[L_A0], s[L_X0], s[L_A1], s[L_A2], s[L_A3]
+    half = count // 2 if s[L_X1] > 0 else count
     for j in range(s[L_M]):
         o = s[L_O] + j * s[L_SO]
         pool[o : o + s[L_FILL]] = ZERO
@@ -152,9 +162,14 @@ def _merge(s, pool):
             start = r * cols + v * 320
             end = min(start + 320, (r + 1) * cols)
             a = s[L_A] + (j * s[L_N] + i) * s[L_SA]
-            lo_, hi = max(start, col0), min(end, col0 + min(count, s[L_FILL]))
+            lo_, hi = max(start, col0), min(end, col0 + min(half, s[L_FILL]))
             if lo_ < hi:
                 pool[o + lo_ - col0 : o + hi - col0] = pool[a + lo_ - start : a + hi - start]
+            if half < count:  # the second half starts X1 columns after the first
+                far = col0 + s[L_X1]
+                lo_, hi = max(start, far), min(end, far + min(count, s[L_FILL]) - half)
+                if lo_ < hi:
+                    pool[o + half + lo_ - far : o + half + hi - far] = pool[a + lo_ - start : a + hi - start]
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -204,7 +219,7 @@ def _zero_rest(s, pool, events, used):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _vxm(s, pool, rank, cp, c, pos, scratch):
+def _vxm(s, pool, rank, cp, c, position, scratch):
     op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
     a, sa, b, sb, o, so = s[L_A], s[L_SA], s[L_B], s[L_SB], s[L_O], s[L_SO]
     if op == CONVERT:
@@ -219,8 +234,13 @@ def _vxm(s, pool, rank, cp, c, pos, scratch):
         lanes.exp_sub(pool, a, sa, b, sb, o, so, events, width)
     elif op == SILU_MUL:
         lanes.silu_mul(pool, a, sa, b, sb, o, so, events, width)
+    elif op == GELU_MUL:
+        lanes.gelu_mul(pool, a, sa, b, sb, o, so, events, width)
+    elif op == SOFTCAP:
+        lanes.softcap(pool, a, sa, o, so, events, width, u32_as_f32(np.uint32(s[L_X0])))
     elif op == MASK:
-        attend.mask(pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, c, pos)
+        pos = position[s[L_A3] * s[L_X0]]
+        attend.mask(pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, c, pos, s[L_A1], s[L_A2])
     elif op == COMBINE:
         attend.combine(pool, a, sa, b, sb, o, so, events, s[L_X0])
     elif op == DIVIDE:
@@ -250,12 +270,15 @@ def _vxm(s, pool, rank, cp, c, pos, scratch):
 
 
 @nb.njit(cache=True, error_model="numpy", nogil=True)
-def run(steps, address, peer, table, words, floats, pools, token, pos, valid, cp):
-    """One step. `pools` float32[chips, floats]; `table` int64[chips, 3]: a chip's index in each pattern."""
+def run(steps, address, peer, table, words, floats, pools, token, position, last, cp):
+    """One step. `pools` float32[chips, floats]; `table` int64[chips, 3]: a chip's index in each pattern.
+
+    `token`, `position` int64[S * T]: of each token row; `last` int64[S]: the last valid token of each slot.
+    """
     a0, a1 = np.empty(320, np.float32), np.empty(320, np.float32)
     a2, a3 = np.empty(320, np.float32), np.empty(320, np.float32)
     scratch = np.empty(512, np.float32)
-    turned = np.empty(64 * 320, np.float32)
+    turned = np.empty(max(64, token.size) * 320, np.float32)
     for x in range(steps.shape[0]):
         s = steps[x]
         op = s[L_OP]
@@ -266,12 +289,12 @@ def run(steps, address, peer, table, words, floats, pools, token, pos, valid, cp
             c = table[chip, 1]
             if op == LOAD or op == GATHER:
                 if s[L_SO] > 0:
-                    _load(s, address[chip, x], words, floats, pool, token, pos, valid, cp)
+                    _load(s, address[chip, x], words, floats, pool, token, position, last, cp)
             elif op == STORE or op == SCATTER:
                 source = pool
                 if s[L_SOURCE] >= 0:
                     source = pools[peer[chip, s[L_SOURCE]]]
-                _store(s, address[chip, x], words, floats, source, token, pos, valid, cp, c)
+                _store(s, address[chip, x], words, floats, source, token, position, last, cp, c)
             elif op == PASS:
                 at = address[chip, s[L_SOURCE]] if s[L_MODE] != 2 else 0
                 _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned)
@@ -282,4 +305,4 @@ def run(steps, address, peer, table, words, floats, pools, token, pos, valid, cp
             elif op == TRANSPOSE or op == SPREAD or op == BROADCAST or op == INSERT:
                 _reshape(s, pool)
             else:
-                _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, pos, scratch)
+                _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, position, scratch)

@@ -4,10 +4,12 @@ Slow and simple; `interpreter_kernel` must give the same memory, bit for bit, af
 kernels' own; everything about rows, lanes, planes and addresses is written a second time here.
 """
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from ticktrue.execute.literal_kernel import exp_flat, ordered_pass, silu_flat
+from ticktrue.execute.literal_kernel import exp_flat, gelu_flat, ordered_pass, silu_flat, tanh_flat
 from ticktrue.execute.memory import Memory
 from ticktrue.hw import System
 from ticktrue.isa import Dtype, Op, RegFn
@@ -36,13 +38,12 @@ class Literal:
         self._peer = [self._flat.peer(c) for c in range(chips)]
         self._order = np.lexsort((np.arange(len(rows)), rows[:, col.C_ISSUE]))
 
-    def run(self, tokens: list[int], pos: int) -> None:
-        """Every row of every chip, in issue order."""
-        self._token, self._pos, self._valid = (
-            tokens + [0] * (self._kind.tokens - len(tokens)),
-            pos,
-            len(tokens),
-        )
+    def run(self, tokens: Sequence[Sequence[int]], pos: Sequence[int]) -> None:
+        """Every row of every chip, in issue order; `tokens` and `pos` of each slot."""
+        t = self._kind.tokens
+        self._token = [x for of in tokens for x in [*of, *[0] * (t - len(of))]]
+        self._position = [p + i for p in pos for i in range(t)]
+        self._last = [max(len(of), 1) - 1 for of in tokens]
         self._streams: dict[tuple[int, int], F32] = {}
         with np.errstate(all="ignore"):  # lanes that a selection throws away may overflow on the way
             for r in self._order.tolist():
@@ -68,20 +69,22 @@ class Literal:
         """Vector of event (i, j); None where the write is not this chip's."""
         i, j = event
         at = int(self._address[chip][r]) + i * row[col.C_STEP] + j * row[col.C_STEP2]
-        p, cp = self._pos + i, self._image.key.plan.cp
+        cp, row0 = self._image.key.plan.cp, row[col.C_A0] if row[col.C_REGFN] else 0
+        p = self._position[row0 + i] if row[col.C_REGFN] not in {0, RegFn.LAST} else 0
         match row[col.C_REGFN]:
             case RegFn.TOKEN:
-                at += self._token[i] * row[col.C_REGSTRIDE]
+                at += self._token[row0 + i] * row[col.C_REGSTRIDE]
             case RegFn.P_DIV:
                 at += p // 512 * row[col.C_REGSTRIDE]
             case RegFn.P_MOD:
                 at += p % 512 * row[col.C_REGSTRIDE]
             case RegFn.LAST:
-                at += (self._valid - 1) * row[col.C_REGSTRIDE]
+                at += self._last[row0 // self._kind.tokens] * row[col.C_REGSTRIDE]
             case RegFn.KV:
-                if p // 64 % cp != chip % cp and row[col.C_OP] == Op.SCATTER:
+                block = p // 64 % row[col.C_A1] if row[col.C_A1] else p // 64
+                if block % cp != chip % cp and row[col.C_OP] == Op.SCATTER:
                     return None
-                at += (p // 64 // cp * 64 + p % 64) * row[col.C_REGSTRIDE]
+                at += (block // cp * 64 + p % 64) * row[col.C_REGSTRIDE]
             case _:
                 pass
         return at
@@ -180,7 +183,12 @@ class Literal:
             case Op.EXP:
                 out = np.where(a == SENTINEL, np.float32(0), _exp(a - b)).astype(np.float32)
             case Op.SILU_MUL:
-                out = _silu(a, b)
+                out = _elementwise(silu_flat, a, b)
+            case Op.GELU_MUL:
+                out = _elementwise(gelu_flat, a, b)
+            case Op.SOFTCAP:
+                cap = np.int32(d).view(np.float32)
+                out = cap * _elementwise(tanh_flat, a / cap)
             case Op.MASK:
                 out = self._mask(chip, row, a)
             case Op.COMBINE:
@@ -202,22 +210,27 @@ class Literal:
         i = np.arange(row[col.C_N])[None, :, None]
         j = np.arange(row[col.C_M])[:, None, None]
         t = (np.arange(a.shape[-1]) % row[col.C_X0])[None, None, :]
-        position = 64 * ((row[col.C_A0] + j) * cp + chip % cp) + i
-        return np.where(position > self._pos + t, SENTINEL, a).astype(np.float32)
+        block, window, ring = (row[col.C_A0] + j) * cp + chip % cp, row[col.C_A1], row[col.C_A2]
+        pos = self._position[row[col.C_A3] * row[col.C_X0]]
+        if ring:
+            newest = (pos + row[col.C_X0] - 1) // 64
+            block = newest - (newest - block) % ring
+        position = 64 * block + i
+        hidden = (position > pos + t) | (position < 0)
+        if window:
+            hidden |= position <= pos + t - window
+        return np.where(hidden, SENTINEL, a).astype(np.float32)
+
+
+def _elementwise(function: Callable[..., None], *operands: F32) -> F32:
+    flat = [np.ascontiguousarray(x).ravel() for x in operands]
+    out = np.empty_like(flat[0])
+    function(*flat, out)
+    return out.reshape(operands[0].shape)
 
 
 def _exp(x: F32) -> F32:
-    flat = np.ascontiguousarray(x).ravel()
-    out = np.empty_like(flat)
-    exp_flat(flat, out)
-    return out.reshape(x.shape)
-
-
-def _silu(g: F32, u: F32) -> F32:
-    flat = np.ascontiguousarray(g).ravel()
-    out = np.empty_like(flat)
-    silu_flat(flat, np.ascontiguousarray(u).ravel(), out)
-    return out.reshape(g.shape)
+    return _elementwise(exp_flat, x)
 
 
 def _bf16_bits(x: F32) -> npt.NDArray[np.uint16]:
@@ -272,13 +285,15 @@ def _reduce(row: list[int], events: F32, rank: int) -> F32:
 
 
 def _merge(row: list[int], events: F32, out: F32) -> None:
-    cols, beats, col0, count = row[col.C_A0], row[col.C_X0], row[col.C_A2], row[col.C_A3]
+    cols, beats, col0, count, gap = row[col.C_A0], row[col.C_X0], row[col.C_A2], row[col.C_A3], row[col.C_X1]
+    half = count // 2 if gap else count
+    wanted = {col0 + lane + (gap if lane >= half else 0): lane for lane in range(count)}
     for i, e in enumerate(events):
         r, v = divmod(row[col.C_A1] + i, beats)
         for lane in range(min(LANES, cols - v * LANES)):
             column = r * cols + v * LANES + lane
-            if col0 <= column < col0 + count:
-                out[column - col0] = e[lane]
+            if column in wanted:
+                out[wanted[column]] = e[lane]
 
 
 def _argmax(row: list[int], events: F32, out: F32, rank: int) -> None:

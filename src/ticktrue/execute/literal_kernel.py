@@ -3,7 +3,7 @@
 import numba as nb
 import numpy as np
 
-from ticktrue.kernels.functions import exp_f32, silu_gate_f32
+from ticktrue.kernels.functions import exp_f32, gelu_tanh_gate_f32, silu_gate_f32, tanh_f32
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -18,6 +18,20 @@ def silu_flat(g, u, out):
     """(g * sigmoid(g)) * u of every pair."""
     for i in range(len(g)):
         out[i] = silu_gate_f32(g[i], u[i])
+
+
+@nb.njit(cache=True, error_model="numpy")
+def gelu_flat(g, u, out):
+    """The GELU-tanh gate of every pair."""
+    for i in range(len(g)):
+        out[i] = gelu_tanh_gate_f32(g[i], u[i])
+
+
+@nb.njit(cache=True, error_model="numpy")
+def tanh_flat(x, out):
+    """Tanh of every element."""
+    for i in range(len(x)):
+        out[i] = tanh_f32(x[i])
 
 
 @nb.njit(cache=True, error_model="numpy")

@@ -55,7 +55,7 @@ def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:  # noqa: C901, PL
     match op:
         case Op.LOAD | Op.GATHER:
             return min(LANES, int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160))
-        case Op.ADD | Op.MUL | Op.EXP | Op.SILU_MUL:
+        case Op.ADD | Op.MUL | Op.EXP | Op.SILU_MUL | Op.GELU_MUL:
             return max(a, b)
         case Op.PASS | Op.SPREAD | Op.BROADCAST:
             return LANES

@@ -19,7 +19,7 @@ from ticktrue.program import Image, StepKind, Timetable, class_regions
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """logits float32[rows, vocab] and next_token int64[rows]: rows = 1, or T where the kind gives all logits."""
+    """logits float32[rows, vocab] and next_token int64[rows]: a row per slot, or S * T where the kind gives all logits."""
 
     logits: npt.NDArray[np.float32]
     next_token: npt.NDArray[np.int64]
@@ -42,27 +42,49 @@ class Machine:
         self._lowered: dict[StepKind, tuple[Timetable, Lowered, npt.NDArray[np.float32]]] = {}
 
     def step(self, timetable: Timetable, tokens: Sequence[int], pos: int) -> StepResult:
-        """Runs one step: `tokens` at positions pos, pos + 1, ... (at most T of them).
+        """`batch` of one sequence: `tokens` at positions pos, pos + 1, ... (at most T of them)."""
+        return self.batch(timetable, [tokens], [pos])
+
+    def batch(self, timetable: Timetable, tokens: Sequence[Sequence[int]], pos: Sequence[int]) -> StepResult:
+        """Runs one step: tokens[s] at positions pos[s], pos[s] + 1, ... of slot s (at most T of them).
+
+        A slot may sit a step out: no tokens, at any position it could have; its logits mean nothing.
 
         Raises:
             InputError: T363 for tokens, count or position out of the declared range; T364 for a logit that is not finite.
         """
-        kind, key = timetable.kind, self.image.key
-        valid = len(tokens)
-        if not 1 <= valid <= kind.tokens or not 0 <= pos <= 64 * kind.blocks - kind.tokens:
-            raise InputError(f"step {kind.label()}: expected 1..{kind.tokens} tokens at a position up to "
-                             f"{64 * kind.blocks - kind.tokens}, found {valid} at {pos}", code="T363", where="step")  # fmt: skip
-        token = np.zeros(kind.tokens, dtype=np.int64)
-        token[:valid] = tokens
-        if token.min() < 0 or token.max() >= key.vocab:
-            raise InputError(
-                f"expected token ids below {key.vocab}, found {token.max()}", code="T363", where="token"
-            )
+        kind = timetable.kind
+        token, position, last = self._registers(kind, tokens, pos)
         lowered, pools = self._prepare(timetable)
         memory = self.memory
         run(lowered.steps, lowered.address, lowered.peer, lowered.table, memory.words, memory.floats, pools, token,
-            pos, valid, key.plan.cp)  # fmt: skip
+            position, last, self.image.key.plan.cp)  # fmt: skip
         return self._result(timetable)
+
+    def _registers(
+        self, kind: StepKind, tokens: Sequence[Sequence[int]], pos: Sequence[int]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Token and position of each token row, the last valid token of each slot: checked against their declared ranges."""
+        name, t, top = f"step {kind.label()}", kind.tokens, 64 * kind.blocks - kind.tokens
+        if not len(tokens) == len(pos) == kind.slots:
+            raise InputError(
+                f"{name}: expected tokens and positions of {kind.slots} slots, found {len(tokens)} and {len(pos)}",
+                code="T363", where="step",
+            )  # fmt: skip
+        least = 1 if kind.slots == 1 else 0
+        token = np.zeros(kind.slots * t, dtype=np.int64)
+        for slot, (row, at) in enumerate(zip(tokens, pos, strict=True)):
+            if not least <= len(row) <= t or not 0 <= at <= top:
+                raise InputError(f"{name}: expected {least}..{t} tokens at a position up to {top}, found {len(row)} at {at}",
+                                 code="T363", where=f"slot {slot}")  # fmt: skip
+            token[slot * t : slot * t + len(row)] = row
+        if token.min() < 0 or token.max() >= self.image.key.vocab:
+            bad = token.min() if token.min() < 0 else token.max()
+            raise InputError(
+                f"expected token ids below {self.image.key.vocab}, found {bad}", code="T363", where="token"
+            )
+        position = (np.array(pos, dtype=np.int64)[:, None] + np.arange(t)).ravel()
+        return token, position, np.array([max(len(row), 1) - 1 for row in tokens], dtype=np.int64)
 
     def _prepare(self, timetable: Timetable) -> tuple[Lowered, npt.NDArray[np.float32]]:
         found = self._lowered.get(timetable.kind)

@@ -105,16 +105,28 @@ def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[in
         case Packing.LANES:
             values = weights.tensor(image.tensors[region.tensor].name)
             memory.floats[at * 80 : at * 80 + len(values)] = values
+        case Packing.SHARD:
+            t = image.tensors[region.tensor]
+            share = weights.tensor(t.name)[chip * t.shard : (chip + 1) * t.shard]
+            memory.floats[at * 80 : at * 80 + len(share)] = share
         case Packing.ROPE_A | Packing.ROPE_B:
-            tables = rope_tables(rope_inv_freq(weights.spec), image_positions(image))
-            table = tables.coarse if region.packing == Packing.ROPE_A else tables.fine
-            rows, _, half = table.shape
-            view = memory.floats[at * 80 : (at + region.vectors) * 80].reshape(
-                region.count, region.stride * 80
-            )
-            view[:rows, : 2 * half] = table.reshape(rows, 2 * half)
+            _pack_rope(image, weights, memory.floats[at * 80 : (at + region.vectors) * 80], region)
         case _:
             pass
+
+
+def _pack_rope(image: Image, weights: Weights, room: npt.NDArray[np.float32], region: Region) -> None:
+    """Rows of cosines and sines of one kind of attention, in chunks of up to 160 pairs."""
+    spec = weights.spec
+    tables = rope_tables(rope_inv_freq(spec.attention_of(spec.kinds[region.p1])), image_positions(image))
+    table = tables.coarse if region.packing == Packing.ROPE_A else tables.fine
+    rows, _, half = table.shape
+    view = room.reshape(region.count, region.stride * 80)
+    for first in range(0, half, ELEMENTS):
+        pairs = min(ELEMENTS, half - first)
+        for side in range(2):
+            at = 2 * first + side * pairs
+            view[:rows, at : at + pairs] = table[:, side, first : first + pairs]
 
 
 def image_positions(image: Image) -> int:

@@ -13,14 +13,17 @@ import numpy.typing as npt
 from ticktrue.errors import Bug
 from ticktrue.graph import digest_kernel as kernel
 from ticktrue.graph.types import Graph, Node, NodeKind
-from ticktrue.program.hashing import base, mix, tag
+from ticktrue.model import Activation
+from ticktrue.program.hashing import base, leaf, mix, tag
 
 Hashes = npt.NDArray[np.uint64]
 
 BLOCK = 64
+PAIRS = 160
 ROPE_ROWS = 512
 TOKEN, P_DIV, P_MOD, LAST = 1, 2, 3, 5
 """Numbers of the register functions in docs/dataflow.md."""
+GATES = {Activation.SILU: "SILU_MUL", Activation.GELU_TANH: "GELU_MUL"}
 
 
 class Part(NamedTuple):
@@ -31,10 +34,11 @@ class Part(NamedTuple):
 
 
 class _Tags(NamedTuple):
-    """Constants of the attention kernel; CONVERT is 0 where nothing is rounded."""
+    """Constants of the attention kernel; CONVERT is 0 where nothing is rounded, CAPPED where nothing is capped."""
 
     PASS: np.uint64
     SCALED: np.uint64
+    CAPPED: np.uint64
     MASK: np.uint64
     MAX: np.uint64
     EXP: np.uint64
@@ -78,7 +82,7 @@ class _Walk:
             raise Bug(f"no dataflow digest for format {graph.fmt!r}", code="T502")
         self._tile = 160 if self._bf16 else 80
         self._values: dict[int, Hashes] = {}
-        self._kv: tuple[Hashes, Hashes] | None = None
+        self._kv: list[tuple[Hashes, Hashes]] = []
         self._state: list[Part] = []
         self._ends: dict[str, Part] = {}
 
@@ -89,7 +93,7 @@ class _Walk:
     def visit(self, node: Node) -> None:
         """Computes the value of a node from those of its inputs."""
         if node.kind == NodeKind.APPEND:
-            self._kv = self._append(node)
+            self._append(node)
             return
         value = self._value(node)
         if node.rounded and self._bf16:
@@ -102,9 +106,10 @@ class _Walk:
         """The result of a node, not yet rounded."""
         rules: dict[NodeKind, Callable[..., Hashes]] = {
             NodeKind.EMBED: self._embed, NodeKind.ROPE_TABLE: self._rope_table, NodeKind.NORM: self._norm,
-            NodeKind.LINEAR: self._linear, NodeKind.ROPE: self._rope, NodeKind.ATTENTION: self._attention,
-            NodeKind.RESIDUAL: self._residual, NodeKind.GATE: self._gate, NodeKind.LAST_ROW: self._last_row,
-            NodeKind.LOGITS: self._linear, NodeKind.GREEDY: self._greedy,
+            NodeKind.LINEAR: self._linear, NodeKind.HEAD_NORM: self._head_norm, NodeKind.ROPE: self._rope,
+            NodeKind.ATTENTION: self._attention, NodeKind.RESIDUAL: self._residual, NodeKind.GATE: self._gate,
+            NodeKind.LAYER_SCALAR: self._layer_scalar, NodeKind.LAST_ROW: self._last_row, NodeKind.LOGITS: self._logits,
+            NodeKind.GREEDY: self._greedy,
         }  # fmt: skip
         rule = rules.get(node.kind)
         if rule is None:
@@ -112,24 +117,50 @@ class _Walk:
         return rule(node, *(self._values[i] for i in node.inputs if i in self._values))
 
     def _norm(self, node: Node, x: Hashes) -> Hashes:
-        size = (_bits(float(self._spec.hidden)), _bits(self._spec.rms_eps))
-        return _array(kernel.norm(x, base(node.tensor), (tag("LANE_SUM"), tag("MEAN_RSQRT")), *size))
+        return self._normed(node.tensor, x)
+
+    def _normed(self, tensor: str, x: Hashes) -> Hashes:
+        """Row 5 over the rows of x."""
+        tags = (tag("LANE_SUM"), tag("MEAN_RSQRT"))
+        of = base(tensor) if tensor else np.uint64(0)
+        return _array(kernel.norm(x, of, tags, _bits(float(x.shape[1])), _bits(self._spec.rms_eps)))
+
+    def _head_norm(self, node: Node, x: Hashes) -> Hashes:
+        d = self._spec.attention(node.layer).head_dim
+        return self._normed(node.tensor, x.reshape(-1, d)).reshape(x.shape)
 
     def _linear(self, node: Node, x: Hashes) -> Hashes:
-        return _array(kernel.linear(x, base(node.tensor), node.outputs, self._tile, tag("PASS")))
+        y = _array(kernel.linear(x, base(node.tensor), node.outputs, self._tile, tag("PASS")))
+        if node.bias:
+            kernel.add_vector(y, base(node.bias))
+        return y
 
-    def _rope(self, _: Node, x: Hashes, table: Hashes) -> Hashes:
-        return _array(kernel.rope(x, table, self._spec.head_dim, (tag("ROPE_1"), tag("ROPE_2"))))
+    def _logits(self, node: Node, x: Hashes) -> Hashes:
+        y = self._linear(node, x)
+        if (cap := self._spec.final_softcap) > 0:
+            kernel.keyed(y, np.uint64(mix(tag("SOFTCAP"), _bits(cap))))
+        return y
+
+    def _layer_scalar(self, node: Node, x: Hashes) -> Hashes:
+        return _array(kernel.times(x, np.uint64(leaf(base(node.tensor), np.uint64(0)))))
+
+    def _rope(self, node: Node, x: Hashes, table: Hashes) -> Hashes:
+        d = self._spec.attention(node.layer).head_dim
+        return _array(kernel.rope(x, table, d, (tag("ROPE_1"), tag("ROPE_2"))))
 
     def _residual(self, _: Node, x: Hashes, y: Hashes) -> Hashes:
         return _array(kernel.residual(x, y))
 
     def _gate(self, _: Node, g: Hashes, u: Hashes) -> Hashes:
-        return _array(kernel.gate(g, u, tag("SILU_MUL")))
+        return _array(kernel.gate(g, u, tag(GATES[self._spec.activation])))
 
     def _last_row(self, _: Node, x: Hashes) -> Hashes:
-        total = kernel.gather_rows(x, self._tag_of(LAST))
-        return self._gathered(total, LAST, 0, len(x))[None, :]
+        slots = x.reshape(self._kind.slots, self._kind.tokens, -1)
+        rows = [
+            self._gathered(kernel.gather_rows(of, self._tag_of(LAST)), LAST, i, len(of))
+            for i, of in enumerate(slots)
+        ]
+        return np.stack(rows)
 
     def _greedy(self, _: Node, logits: Hashes) -> Hashes:
         chosen = _array(kernel.greedy(logits, tag("ARGMAX")))
@@ -151,44 +182,75 @@ class _Walk:
         spec = self._spec
         values = np.arange(spec.vocab, dtype=np.int64)
         total = kernel.gather_leaves(base("embed"), spec.hidden, spec.hidden, self._tag_of(TOKEN), values)
-        return np.stack([self._gathered(total, TOKEN, t, spec.vocab) for t in range(self._kind.tokens)])
+        x = np.stack([self._gathered(total, TOKEN, row, spec.vocab) for row in range(self._graph.rows)])
+        if spec.embed_scale != 1.0:
+            kernel.keyed(x, np.uint64(mix(tag("SCALE"), _bits(spec.embed_scale))))
+        return x
 
-    def _rope_table(self, _: Node) -> Hashes:
-        rows, d = [], self._spec.head_dim
-        for t in range(self._kind.tokens):
-            p = np.arange(t, self._positions - self._kind.tokens + t + 1, dtype=np.int64)
+    def _rope_table(self, node: Node) -> Hashes:
+        rows, d, tokens = [], node.outputs, self._kind.tokens
+        suffix, order = f".{node.kind_index}" if node.kind_index else "", _chunked(d)
+        for row in range(self._graph.rows):
+            t = row % tokens
+            p = np.arange(t, self._positions - tokens + t + 1, dtype=np.int64)
             pair = []
             for name, function, values in (
                 ("rope_a", P_DIV, np.unique(p // ROPE_ROWS)),
                 ("rope_b", P_MOD, np.unique(p % ROPE_ROWS)),
             ):
-                total = kernel.gather_leaves(base(name), d, d, self._tag_of(function), values)
-                pair.append(self._gathered(total, function, t, len(values)))
+                total = kernel.gather_leaves(base(name + suffix), d, d, self._tag_of(function), values)
+                pair.append(self._gathered(total, function, row, len(values))[order])
             rows.append(kernel.rope_table(*pair, (tag("CMUL_C"), tag("CMUL_S"))))
         return np.stack(rows)
 
-    def _append(self, node: Node) -> tuple[Hashes, Hashes]:
-        out = []
+    def _ring(self, layer: int) -> int:
+        """Blocks of a layer's ring, 0 where it keeps every position."""
+        return self._graph.rings[self._spec.kinds.index(self._spec.kind(layer))]
+
+    def _append(self, node: Node) -> None:
+        """K and V of every slot; their hashes are two parts of the digest."""
+        tokens, ring = self._kind.tokens, self._ring(node.layer)
+        places = min(self._positions, BLOCK * ring) if ring else self._positions
+        both = []
         for which, name in ((0, "K"), (1, "V")):
             new = self._values[node.inputs[which]]
-            old = base(f"kv.{2 * node.layer + which}")
-            state = _array(kernel.append(old, new, self._positions, tag("SCATTER")))
-            self._state.append(_part(f"L{node.layer}.{name}", state))
-            out.append(state)
-        return out[0], out[1]
+            states = []
+            for slot in range(self._kind.slots):
+                old = base(f"kv.{2 * node.layer + which}" + (f".{slot}" if slot else ""))
+                rows = new[slot * tokens : (slot + 1) * tokens]
+                span = (places, self._positions)
+                states.append(_array(kernel.append(old, rows, span, slot * tokens, tag("SCATTER"))))
+            self._state.append(_part(f"L{node.layer}.{name}", np.concatenate(states)))
+            both.append(states)
+        self._kv = list(zip(*both, strict=True))
 
-    def _attention(self, _: Node, q: Hashes) -> Hashes:
-        spec, kv = self._spec, self._kv
-        if kv is None:
+    def _attention(self, node: Node, q: Hashes) -> Hashes:
+        spec, at, tokens = self._spec, self._spec.attention(node.layer), self._kind.tokens
+        if not self._kv:
             raise Bug("attention before any append", code="T502")
-        scale = np.float32(1) / np.sqrt(np.float32(spec.head_dim))
+        capped = mix(tag("SOFTCAP"), _bits(spec.score_softcap)) if spec.score_softcap > 0 else 0
         tags = _Tags(
-            PASS=tag("PASS"), SCALED=np.uint64(mix(tag("SCALE"), _bits(float(scale)))), MASK=tag("MASK"), MAX=tag("MAX"),
-            EXP=tag("EXP"), CONVERT=tag("CONVERT") if self._bf16 else np.uint64(0), COMBINE=tag("COMBINE"),
-            DIVIDE=tag("DIVIDE"), ONE=base("one"),
+            PASS=tag("PASS"), SCALED=np.uint64(mix(tag("SCALE"), _bits(at.scale))), CAPPED=np.uint64(capped),
+            MASK=tag("MASK"), MAX=tag("MAX"), EXP=tag("EXP"), CONVERT=tag("CONVERT") if self._bf16 else np.uint64(0),
+            COMBINE=tag("COMBINE"), DIVIDE=tag("DIVIDE"), ONE=base("one"),
         )  # fmt: skip
-        shape = (spec.heads, spec.kv_heads, spec.head_dim)
-        return _array(kernel.attention(q, *kv, shape, self._tile, tags))
+        shape = (at.heads, at.kv_heads, at.head_dim, self._tile)
+        out = []
+        for slot, kv in enumerate(self._kv):
+            first = slot * tokens
+            span = (first, self._positions, at.window, self._ring(node.layer))
+            out.append(_array(kernel.attention(q[first : first + tokens], *kv, shape, span, tags)))
+        return np.concatenate(out)
+
+
+def _chunked(head_dim: int) -> npt.NDArray[np.int64]:
+    """Place of element e of a row of a RoPE table: chunks of up to 160 pairs, cosines, then sines of each."""
+    half, out = head_dim // 2, np.empty(head_dim, np.int64)
+    for first in range(0, half, PAIRS):
+        pairs = np.arange(min(PAIRS, half - first))
+        out[first + pairs] = 2 * first + pairs
+        out[half + first + pairs] = 2 * first + len(pairs) + pairs
+    return out
 
 
 def _array(value: object) -> Hashes:

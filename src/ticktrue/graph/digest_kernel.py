@@ -83,7 +83,7 @@ def convert(x, tag_convert):
 
 @nb.njit(cache=True)
 def norm(x, base, tags, size_bits, eps_bits):
-    """Row 5, unrounded: (x * r) * g with r from the lane sum. tags = (LANE_SUM, MEAN_RSQRT)."""
+    """Row 5, unrounded: (x * r) * g with r from the lane sum; base 0: no g. tags = (LANE_SUM, MEAN_RSQRT)."""
     rows, width = x.shape
     out = np.empty_like(x)
     for t in range(rows):
@@ -96,7 +96,8 @@ def norm(x, base, tags, size_bits, eps_bits):
                 total += mix(s, U(lane))
         r = mix(mix(mix(tags[1], size_bits), eps_bits), mix(tags[0], total))
         for i in range(width):
-            out[t, i] = product(product(x[t, i], r), leaf(base, U(i)))
+            y = product(x[t, i], r)
+            out[t, i] = product(y, leaf(base, U(i))) if base != ZERO else y
     return out
 
 
@@ -160,18 +161,22 @@ def rope(x, table, head_dim, tags):
 
 
 @nb.njit(cache=True)
-def append(base, new, positions, tag_scatter):
-    """Row 13: state[positions, width] after the step: at every position, each token row may be the one that lies there."""
+def append(base, new, span, first_row, tag_scatter):
+    """Row 13: state[places, width] of a slot after the step: at every place, each token row may be the one that lies there.
+
+    span = (places, positions): a position lies at its remainder by the places. new[T, width]; `first_row`: row of new[0].
+    """
+    places, positions = span
     tokens, width = new.shape
-    state = np.empty((positions, width), np.uint64)
-    for p in range(positions):
+    state = np.empty((places, width), np.uint64)
+    for p in range(places):
         key_p = mix(tag_scatter, U(p))
         row = state[p]
         for i in range(width):
             row[i] = leaf(base, U(p * width + i))
         for t in range(tokens):
-            if 0 <= p - t <= positions - tokens:
-                key = mix(key_p, U(t + 1))
+            if (p - t) % places <= positions - tokens:
+                key = mix(key_p, U(first_row + t + 1))
                 n = new[t]
                 for i in range(width):
                     row[i] = select(row[i], n[i], key)
@@ -179,10 +184,17 @@ def append(base, new, positions, tag_scatter):
 
 
 @nb.njit(cache=True)
-def _masked(score, p, t, bound, tag_mask):
-    if p > bound:
-        return SENTINEL
-    return mix(mix(tag_mask, U(p)), mix(U(t + 1), score))
+def _visible(p, t, last, window, ring):
+    """Whether row t sees place p for some position 0 .. last of its slot's first row."""
+    if window == 0:
+        return p <= last + t
+    while p <= last + t:
+        if max(p - t, 0) <= min(p + window - 1 - t, last):
+            return True
+        if ring == 0:
+            return False
+        p += 64 * ring
+    return False
 
 
 @nb.njit(cache=True)
@@ -217,9 +229,15 @@ def _tree(m, e, blocks, tag_combine):
 
 @nb.njit(cache=True)
 def _block(qs, keys, vals, key_tile, where, tags, p_row, e):
-    """Rows 14 to 17 of one row and block: fills e = (o | l), gives m. where = (first position, t, last visible)."""
-    first, t, bound = where
+    """Rows 14 to 17 of one row and block: fills e = (o | l), gives m.
+
+    where = (first place, t, row, greatest position of row 0, window, ring).
+    """
+    first, t, row, last, window, ring = where
     d = keys.shape[1]
+    tag_mask = tags.MASK
+    if window > 0:
+        tag_mask = mix(mix(tag_mask, U(window)), U(ring))
     m = ZERO
     visible = False
     for i in range(BLOCK):
@@ -232,7 +250,11 @@ def _block(qs, keys, vals, key_tile, where, tags, p_row, e):
             score = add(score, seal(tags.PASS, total))
         if score != ZERO:
             score = mix(tags.SCALED, score)
-        s = _masked(score, first + i, t, bound, tags.MASK)
+        if tags.CAPPED != ZERO and score != ZERO:
+            score = mix(tags.CAPPED, score)
+        s = SENTINEL
+        if _visible(first + i, t, last, window, ring):
+            s = mix(mix(tag_mask, U(first + i)), mix(U(row + 1), score))
         p_row[i] = s
         if s != SENTINEL:
             m += mix(tags.MAX, s)
@@ -259,11 +281,15 @@ def _block(qs, keys, vals, key_tile, where, tags, p_row, e):
 
 
 @nb.njit(cache=True)
-def attention(q, keys, vals, shape, key_tile, tags):
-    """Rows 14 to 20, unrounded: out[T, heads * d]. shape = (heads, KV heads, d); keys, vals [positions, KV heads * d]."""
-    heads, kv_heads, d = shape
-    tokens, positions = q.shape[0], keys.shape[0]
-    blocks, group = positions // BLOCK, heads // kv_heads
+def attention(q, keys, vals, shape, span, tags):
+    """Rows 14 to 20 of a slot, unrounded: out[T, heads * d]; keys, vals [places, KV heads * d].
+
+    shape = (heads, KV heads, d, key tile); span = (row of q[0], positions, window, ring).
+    """
+    heads, kv_heads, d, key_tile = shape
+    first_row, positions, window, ring = span
+    tokens, places = q.shape[0], keys.shape[0]
+    blocks, group = places // BLOCK, heads // kv_heads
     out = np.empty((tokens, heads * d), np.uint64)
     m = np.empty(blocks, np.uint64)
     e = np.empty((blocks, d + 1), np.uint64)
@@ -276,12 +302,39 @@ def attention(q, keys, vals, shape, key_tile, tags):
             for t in range(tokens):
                 for b in range(blocks):
                     at = slice(b * BLOCK, (b + 1) * BLOCK)
-                    where = (b * BLOCK, t, positions - tokens + t)
+                    where = (b * BLOCK, t, first_row + t, positions - tokens, window, ring)
                     m[b] = _block(qs[t], k[at], v[at], key_tile, where, tags, p_row, e[b])
                 _tree(m, e, blocks, tags.COMBINE)
                 for j in range(d):
                     o = e[0, j]
                     out[t, h * d + j] = mix(mix(tags.DIVIDE, o), e[0, d]) if o != ZERO else ZERO
+    return out
+
+
+@nb.njit(cache=True)
+def keyed(x, key):
+    """A constant's op on every element that is not zero."""
+    flat = x.reshape(-1)
+    for i in range(flat.size):
+        if flat[i] != ZERO:
+            flat[i] = mix(key, flat[i])
+
+
+@nb.njit(cache=True)
+def add_vector(x, base):
+    """Row 10: x[row, n] + leaf n."""
+    for t in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            x[t, i] = add(x[t, i], leaf(base, U(i)))
+
+
+@nb.njit(cache=True)
+def times(x, scalar):
+    """Row 4b: every element times one."""
+    out = np.empty_like(x)
+    for t in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            out[t, i] = product(x[t, i], scalar)
     return out
 
 

@@ -17,10 +17,12 @@ class NodeKind(StrEnum):
     ROPE_TABLE = "rope_table"
     NORM = "norm"
     LINEAR = "linear"
+    HEAD_NORM = "head_norm"
     ROPE = "rope"
     APPEND = "append"
     ATTENTION = "attention"
     RESIDUAL = "residual"
+    LAYER_SCALAR = "layer_scalar"
     GATE = "gate"
     LAST_ROW = "last_row"
     LOGITS = "logits"
@@ -29,9 +31,10 @@ class NodeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One op on whole tensors. `inputs` are ids of earlier nodes; `tensor` names its weights ('' if none).
+    """One op on whole tensors. `inputs` are ids of earlier nodes; `tensor` names its weights, `bias` its bias ('' if none).
 
     `outputs` is the width of a row of the result; `rounded` says whether the result is rounded to the activation type.
+    `kind_index` numbers the kind of attention (of `ModelSpec.kinds`) that ROPE_TABLE belongs to.
     """
 
     id: int
@@ -42,18 +45,30 @@ class Node:
     tensor: str
     outputs: int
     rounded: bool
+    bias: str = ""
+    kind_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The nodes of one step of `kind`, in an order in which each follows its inputs."""
+    """The nodes of one step of `kind`, in an order in which each follows its inputs.
+
+    `rings`: blocks of the ring in which each kind of attention keeps its window, 0 where it keeps every position; what the
+    graph knows of an image.
+    """
 
     spec: ModelSpec
     kind: StepKind
     fmt: str
     nodes: tuple[Node, ...]
+    rings: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """Token rows of the step: row s * T + t is token t of slot s."""
+        return self.kind.slots * self.kind.tokens
 
     @property
     def logit_rows(self) -> int:
-        """Rows of logits: one, or one per token."""
-        return self.kind.tokens if self.kind.logits == "all" else 1
+        """Rows of logits: one a slot, or one per token."""
+        return self.rows if self.kind.logits == "all" else self.kind.slots

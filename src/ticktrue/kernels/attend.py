@@ -8,30 +8,44 @@ from ticktrue.kernels.lanes import SENTINEL
 _F = "float32[::1]"
 _I = ", int64"
 SIGNATURES: dict[str, tuple[str, ...]] = {
-    "mask": (f"void({_F}{_I * 12})",),
+    "mask": (f"void({_F}{_I * 14})",),
     "combine": (f"void({_F}{_I * 8})",),
 }
 
 
 @njit(cache=True, error_model="numpy")
-def mask(pool, a, sa, o, so, n, m, lanes, tokens, first, cp, c, pos):
-    """Writes the sentinel where position 64 * ((first + j) * cp + c) + i lies past pos + (lane mod tokens)."""
+def mask(pool, a, sa, o, so, n, m, lanes, tokens, first, cp, c, pos, window, ring):
+    """Writes the sentinel where row t = lane mod tokens, at position pos + t, does not see the place (first + j) * cp + c, i.
+
+    The place holds position 64 * block + i, block = (first + j) * cp + c, or in a ring the newest block with that remainder.
+    """
+    newest = (pos + tokens - 1) // 64
     for j in range(m):
-        block = 64 * ((first + j) * cp + c)
+        block = (first + j) * cp + c
+        if ring > 0:
+            block = newest - (newest - block) % ring
         for i in range(n):
             at = (j * n + i) * sa
             to = (j * n + i) * so
-            hidden = min(max(block + i - pos, 0), tokens)  # rows t < hidden do not see it
+            p = 64 * block + i
+            low = min(max(p - pos, 0), tokens)  # rows t < low do not see it
+            high = tokens  # nor do rows t >= high
+            if window > 0:
+                high = min(max(p + window - pos, low), tokens)
+            if block < 0:
+                high = low
             x = pool[a + at : a + at + lanes]
             z = pool[o + to : o + to + lanes]
             for lane in range(lanes):
                 z[lane] = x[lane]
-            if hidden == tokens:
+            if low >= high:
                 for lane in range(lanes):
                     z[lane] = SENTINEL
-            elif hidden > 0:
+            elif low > 0 or high < tokens:
                 for head in range(0, lanes, tokens):
-                    for lane in range(head, min(head + hidden, lanes)):
+                    for lane in range(head, min(head + low, lanes)):
+                        z[lane] = SENTINEL
+                    for lane in range(head + high, min(head + tokens, lanes)):
                         z[lane] = SENTINEL
 
 

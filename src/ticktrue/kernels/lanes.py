@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from ticktrue.kernels.bits import f32_as_u32, round_to_bf16, u32_as_f32
-from ticktrue.kernels.functions import exp_f32, silu_gate_f32
+from ticktrue.kernels.functions import exp_f32, gelu_tanh_gate_f32, silu_gate_f32, tanh_f32
 
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
@@ -21,6 +21,8 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "scale": (f"void({_F}{_I * 6}, float32)",),
     "exp_sub": (f"void({_F}{_I * 8})",),
     "silu_mul": (f"void({_F}{_I * 8})",),
+    "gelu_mul": (f"void({_F}{_I * 8})",),
+    "softcap": (f"void({_F}{_I * 6}, float32)",),
     "fold": (f"void({_F}{_I * 7})",),
     "maximum": (f"void({_F}{_I * 7})",),
     "lane_sum": (f"void({_F}{_I * 6}, {_F})",),
@@ -96,6 +98,27 @@ def silu_mul(pool, a, sa, b, sb, o, so, events, lanes):
         z = pool[o + e * so : o + e * so + lanes]
         for c in range(lanes):
             z[c] = silu_gate_f32(x[c], y[c])
+
+
+@njit(cache=True, error_model="numpy")
+def gelu_mul(pool, a, sa, b, sb, o, so, events, lanes):
+    """GELU-tanh gate of row 21."""
+    for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        y = pool[b + e * sb : b + e * sb + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
+        for c in range(lanes):
+            z[c] = gelu_tanh_gate_f32(x[c], y[c])
+
+
+@njit(cache=True, error_model="numpy")
+def softcap(pool, a, sa, o, so, events, lanes, cap):
+    """Cap * tanh(a / cap) (rows 14, 22)."""
+    for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
+        for c in range(lanes):
+            z[c] = cap * tanh_f32(x[c] / cap)
 
 
 @njit(cache=True, error_model="numpy")

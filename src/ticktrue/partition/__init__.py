@@ -1,16 +1,30 @@
 """Graph -> shards: legal degrees, the cut of every product, and the sizes that follow."""
 
 from ticktrue.partition.plan import MAX_DEGREE, heads_degree, legal_degrees, make_plan
-from ticktrue.partition.shard import Cut, Shapes, ShardedGraph, partition, shapes_of
+from ticktrue.partition.shard import (
+    AttentionShapes,
+    Cut,
+    Shapes,
+    ShardedGraph,
+    kv_degree,
+    partition,
+    ring_blocks,
+    rings_of,
+    shapes_of,
+)
 
 __all__ = [
     "MAX_DEGREE",
+    "AttentionShapes",
     "Cut",
     "Shapes",
     "ShardedGraph",
     "heads_degree",
+    "kv_degree",
     "legal_degrees",
     "make_plan",
     "partition",
+    "ring_blocks",
+    "rings_of",
     "shapes_of",
 ]

@@ -1,14 +1,18 @@
 """Graph -> shards: every product is cut over its outputs, attention by KV head and context lanes; nothing is placed yet."""
 
+import math
 from dataclasses import dataclass
 
 from ticktrue.graph.types import Graph, NodeKind
 from ticktrue.isa import Dtype
-from ticktrue.isa.ops import LANES
+from ticktrue.isa.ops import BLOCK, LANES
+from ticktrue.model import ModelSpec
 from ticktrue.program import Plan, Tensor
 from ticktrue.units import ceil_div
 
 VECTOR = 320
+PART = 256  # values of a part of a head that is wider than a beat
+LANES_OF = {Dtype.BF16: 160, Dtype.F32: 80}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +49,27 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Shapes:
-    """Every size the later stages need of a sharded step, in lanes, beats and vectors.
+class AttentionShapes:
+    """Sizes of one kind of attention on one chip.
 
-    `act` is the activation type (bf16, or float32 in format f32), `ka` its lanes per vector and `per_beat` its vectors per beat.
-    `hv` KV heads share a vector group of `vg` vectors; `kv_groups` vector groups per position per chip.
-    `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head.
+    `suffix` ends the names of its regions. It reads `blocks` blocks (a ring of `ring` blocks at most, where there is one), of
+    which a chip has `local_blocks`. `hv` KV heads share a vector group of `vg` vectors; `kv_groups` vector groups per position
+    per chip. `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head. A head whose values
+    leave no two lanes of a beat free for l and m is attended in `parts` of `value_dim` values.
     """
 
-    tokens: int
-    blocks: int
-    local_blocks: int
-    hidden: int
-    ffn: int
-    vocab: int
+    suffix: str
     heads: int
     kv_heads: int
     head_dim: int
-    layers: int
+    window: int
+    ring: int
+    scale: float
+    tokens: int
+    blocks: int
+    local_blocks: int
     act: Dtype
     ka: int
-    per_beat: int
     group_heads: int
     local_kv: int
     local_heads: int
@@ -74,11 +78,70 @@ class Shapes:
     kv_groups: int
     round_heads: int
     rounds: int
-    embed: Cut
+    value_dim: int
+    parts: int
     q: Cut
     k: Cut
     v: Cut
     attn: Cut
+
+    @property
+    def q_rows(self) -> int:
+        """Query rows attended at once: tokens of a slot x heads of a round."""
+        return self.tokens * self.round_heads
+
+    @property
+    def vq(self) -> int:
+        """Vectors of one head in the activation type."""
+        return ceil_div(self.head_dim, self.ka)
+
+    @property
+    def units(self) -> int:
+        """What is attended separately on a chip, per slot: (KV head, round)."""
+        return self.local_kv * self.rounds
+
+    @property
+    def partial_width(self) -> int:
+        """Vectors of one attention partial: value_dim + 2 float32 lanes."""
+        return ceil_div((self.value_dim + 2) * 4, VECTOR)
+
+    @property
+    def v_groups(self) -> int:
+        """State regions of V per position: vector groups, or the parts of each head."""
+        return self.kv_groups * self.parts
+
+    @property
+    def v_width(self) -> int:
+        """Vectors of V per position in one of them."""
+        return self.vg if self.parts == 1 else ceil_div(self.value_dim, self.ka)
+
+    def part_values(self, part: int) -> int:
+        """Values in a part of a head."""
+        return min(self.value_dim, self.head_dim - part * self.value_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Every size the later stages need of a sharded step, in lanes, beats and vectors.
+
+    `rows` = slots x tokens: row s * T + t is token t of slot s. `act` is the activation type (bf16, or float32 in format f32),
+    `ka` its lanes per vector and `per_beat` its vectors per beat.
+    """
+
+    tokens: int
+    slots: int
+    rows: int
+    blocks: int
+    hidden: int
+    ffn: int
+    vocab: int
+    layers: int
+    act: Dtype
+    ka: int
+    per_beat: int
+    kinds: tuple[AttentionShapes, ...]
+    kind_of: tuple[int, ...]
+    embed: Cut
     y: Cut
     ffn_cut: Cut
     logits: Cut
@@ -88,20 +151,9 @@ class Shapes:
         """Beats of a residual row."""
         return ceil_div(self.hidden, LANES)
 
-    @property
-    def q_rows(self) -> int:
-        """Query rows attended at once: tokens x heads of a round."""
-        return self.tokens * self.round_heads
-
-    @property
-    def vq(self) -> int:
-        """Vectors of one head in the activation type."""
-        return ceil_div(self.head_dim, self.ka)
-
-    @property
-    def partial_width(self) -> int:
-        """Vectors of one attention partial: head_dim + 2 float32 lanes."""
-        return ceil_div((self.head_dim + 2) * 4, VECTOR)
+    def attention(self, layer: int) -> AttentionShapes:
+        """The kind of attention of a layer."""
+        return self.kinds[self.kind_of[layer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,42 +171,79 @@ def _round_heads(group: int, tokens: int) -> int:
     return max(n for n in range(1, group + 1) if group % n == 0 and (n * tokens <= LANES or n == 1))
 
 
+def ring_blocks(window: int, cp: int, t_max: int) -> int:
+    """Blocks of a sliding layer's ring: a power of two that holds the window and a whole step past it; 0 without a window."""
+    if window == 0:
+        return 0
+    need = max(cp, ceil_div(window + t_max, BLOCK) + 1)
+    return 1 << (need - 1).bit_length()
+
+
+def rings_of(spec: ModelSpec, plan: Plan, t_max: int) -> tuple[int, ...]:
+    """The ring of each kind of attention of a model."""
+    return tuple(ring_blocks(spec.attention_of(k).window, plan.cp, t_max) for k in spec.kinds)
+
+
+def kv_degree(spec: ModelSpec) -> int:
+    """What the degree over heads must divide: the KV heads of every kind of attention."""
+    return math.gcd(*(spec.attention_of(k).kv_heads for k in spec.kinds))
+
+
+def _attention_shapes(graph: Graph, plan: Plan, index: int) -> AttentionShapes:
+    spec, kind = graph.spec, graph.kind
+    at = spec.attention_of(spec.kinds[index])
+    act = Dtype.F32 if graph.fmt == "f32" else Dtype.BF16
+    ka, d, ring = LANES_OF[act], at.head_dim, graph.rings[index]
+    local_kv, g, f32 = at.kv_heads // plan.h, plan.chips, Dtype.F32
+    hv = min(max(1, ka // d), local_kv)
+    round_heads = _round_heads(at.group, kind.tokens)
+    blocks = min(kind.blocks, ring) if ring else kind.blocks
+    value_dim = d if d + 2 <= LANES else PART
+    return AttentionShapes(
+        suffix=f".{index}" if index else "", heads=at.heads, kv_heads=at.kv_heads, head_dim=d, window=at.window, ring=ring,
+        scale=at.scale, tokens=kind.tokens, blocks=blocks, local_blocks=ceil_div(blocks, plan.cp), act=act, ka=ka,
+        group_heads=at.group, local_kv=local_kv, local_heads=local_kv * at.group, hv=hv, vg=ceil_div(hv * d, ka),
+        kv_groups=ceil_div(local_kv, hv), round_heads=round_heads, rounds=at.group // round_heads, value_dim=value_dim,
+        parts=ceil_div(d, value_dim), q=Cut.of(at.heads * d, g, f32), k=Cut.of(at.kv_heads * d, g, f32),
+        v=Cut.of(at.kv_heads * d, g, f32 if spec.v_norm else act), attn=Cut.of(at.heads * d, plan.h, act),
+    )  # fmt: skip
+
+
 def shapes_of(graph: Graph, plan: Plan) -> Shapes:
     """All sizes of one step on one chip of `plan`."""
     spec, kind = graph.spec, graph.kind
     act = Dtype.F32 if graph.fmt == "f32" else Dtype.BF16
-    ka = 80 if act == Dtype.F32 else 160
-    d, group = spec.head_dim, spec.heads // spec.kv_heads
-    local_kv = spec.kv_heads // plan.h
-    hv = min(max(1, ka // d), local_kv)
-    round_heads = _round_heads(group, kind.tokens)
-    g, f32 = plan.chips, Dtype.F32
+    g = plan.chips
     return Shapes(
-        tokens=kind.tokens, blocks=kind.blocks, local_blocks=ceil_div(kind.blocks, plan.cp), hidden=spec.hidden,
-        ffn=spec.ffn, vocab=spec.vocab, heads=spec.heads, kv_heads=spec.kv_heads, head_dim=d, layers=spec.layers,
-        act=act, ka=ka, per_beat=LANES // ka, group_heads=group, local_kv=local_kv, local_heads=local_kv * group,
-        hv=hv, vg=ceil_div(hv * d, ka), kv_groups=ceil_div(local_kv, hv), round_heads=round_heads,
-        rounds=group // round_heads,
-        embed=Cut.of(spec.hidden, g, Dtype.BF16), q=Cut.of(spec.heads * d, g, f32), k=Cut.of(spec.kv_heads * d, g, f32),
-        v=Cut.of(spec.kv_heads * d, g, act), attn=Cut.of(spec.heads * d, plan.h, act),
-        y=Cut.of(spec.hidden, g, act), ffn_cut=Cut.of(spec.ffn, g, act), logits=Cut.of(spec.vocab, g, f32),
+        tokens=kind.tokens, slots=kind.slots, rows=graph.rows, blocks=kind.blocks, hidden=spec.hidden, ffn=spec.ffn,
+        vocab=spec.vocab, layers=spec.layers, act=act, ka=LANES_OF[act], per_beat=LANES // LANES_OF[act],
+        kinds=tuple(_attention_shapes(graph, plan, i) for i in range(len(spec.kinds))),
+        kind_of=tuple(spec.kinds.index(spec.kind(layer)) for layer in range(spec.layers)),
+        embed=Cut.of(spec.hidden, g, Dtype.BF16), y=Cut.of(spec.hidden, g, act), ffn_cut=Cut.of(spec.ffn, g, act),
+        logits=Cut.of(spec.vocab, g, Dtype.F32),
     )  # fmt: skip
 
 
 def partition(graph: Graph, plan: Plan) -> ShardedGraph:
     """Cuts every product over outputs: each rank gets ⌈N / chips⌉ of them, zero beyond N."""
-    g = plan.chips
-    tensors = [Tensor("embed", graph.spec.vocab, graph.spec.hidden, ceil_div(graph.spec.hidden, g))]
-    widths = {"q": graph.spec.hidden, "k": graph.spec.hidden, "v": graph.spec.hidden, "gate": graph.spec.hidden,
-              "up": graph.spec.hidden, "o": graph.spec.heads * graph.spec.head_dim, "down": graph.spec.ffn,
-              "lm_head": graph.spec.hidden}  # fmt: skip
+    g, spec = plan.chips, graph.spec
+    tensors = [Tensor("embed", spec.vocab, spec.hidden, ceil_div(spec.hidden, g))]
+    width = {node.id: node.outputs for node in graph.nodes}
     for node in graph.nodes:
         match node.kind:
             case NodeKind.LINEAR | NodeKind.LOGITS:
-                inputs = widths[node.tensor.rsplit(".", 1)[-1]]
-                tensors.append(Tensor(node.tensor, node.outputs, inputs, ceil_div(node.outputs, g)))
+                tensors.append(
+                    Tensor(node.tensor, node.outputs, width[node.inputs[0]], ceil_div(node.outputs, g))
+                )
+                if node.bias:
+                    tensors.append(Tensor(node.bias, node.outputs, 1, ceil_div(node.outputs, g)))
             case NodeKind.NORM:
                 tensors.append(Tensor(node.tensor, 1, node.outputs, node.outputs))
+            case NodeKind.HEAD_NORM if node.tensor:
+                d = spec.attention(node.layer).head_dim
+                tensors.append(Tensor(node.tensor, 1, d, d))
+            case NodeKind.LAYER_SCALAR:
+                tensors.append(Tensor(node.tensor, 1, 1, 1))
             case _:
                 pass
     return ShardedGraph(graph, plan, shapes_of(graph, plan), tuple(tensors))

@@ -7,9 +7,9 @@ import numpy as np
 from ticktrue.errors import DoesNotFit
 from ticktrue.hw import System
 from ticktrue.isa import OpTable
-from ticktrue.isa.ops import BLOCK, ROPE_ROWS
-from ticktrue.partition import ShardedGraph, legal_degrees, make_plan, partition
-from ticktrue.place.layout import Phase, Slot, inbox_slots, phases_of, scratch_slots
+from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
+from ticktrue.partition import ShardedGraph, kv_degree, legal_degrees, make_plan, partition, rings_of
+from ticktrue.place.layout import Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
 from ticktrue.program import Image, ImageKey, Packing, Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
@@ -18,17 +18,25 @@ CODE_ROWS_MARGIN = 4096
 
 
 def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
-    s = sharded.shapes
     out = []
     for i, t in enumerate(sharded.tensors):
         if t.outputs == 1:
-            beats = ceil_div(t.inputs, 320)
-            out.append(Region(t.name, RegionClass.CONST, -1, 0, 4, beats, Packing.LANES, i))
-    stride = ceil_div(s.head_dim * 4, 320)
+            out.append(
+                Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.inputs, LANES), Packing.LANES, i)
+            )
+        elif t.inputs == 1:
+            out.append(
+                Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.shard, LANES), Packing.SHARD, i)
+            )
     rows_a = ceil_div(max_positions, ROPE_ROWS)
-    d = s.head_dim
-    out.append(Region("rope_a", RegionClass.CONST, -1, 0, stride, rows_a, Packing.ROPE_A, -1, d))
-    out.append(Region("rope_b", RegionClass.CONST, -1, 0, stride, ROPE_ROWS, Packing.ROPE_B, -1, d))
+    for index, kind in enumerate(sharded.shapes.kinds):
+        d, stride = kind.head_dim, rope_width(kind.head_dim)
+        for name, packing, rows in (("a", Packing.ROPE_A, rows_a), ("b", Packing.ROPE_B, ROPE_ROWS)):
+            out.append(
+                Region(
+                    f"rope_{name}{kind.suffix}", RegionClass.CONST, -1, 0, stride, rows, packing, -1, d, index
+                )
+            )
     return out
 
 
@@ -45,19 +53,27 @@ def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[Region]:
 
 
 def kv_name(layer: int, which: int, group: int) -> str:
-    """Name of the state region of K (0) or V (1) of a layer, vector group `group`."""
+    """Name of the state region of K (0) or V (1) of a layer, vector group (or part of a head) `group`."""
     return f"L{layer}.{'kv'[which]}{group}"
 
 
-def _state(sharded: ShardedGraph, local_positions: int) -> list[Region]:
-    s = sharded.shapes
-    return [
-        Region(kv_name(layer, which, group), RegionClass.STATE, -1, 0, s.vg, local_positions, Packing.KV, -1,
-                       2 * layer + which, group * s.hv)
-        for layer in range(s.layers)
-        for which in range(2)
-        for group in range(s.kv_groups)
-    ]  # fmt: skip
+def _state(sharded: ShardedGraph, slots: int) -> list[Region]:
+    out = []
+    for layer in range(sharded.shapes.layers):
+        s = sharded.shapes.attention(layer)
+        blocks = s.ring or sharded.graph.kind.blocks
+        count = slots * ceil_div(blocks, sharded.plan.cp) * BLOCK
+        out += [
+            Region(kv_name(layer, 0, group), RegionClass.STATE, -1, 0, s.vg, count, Packing.KV, -1, 2 * layer,
+                   group * s.hv * s.head_dim)
+            for group in range(s.kv_groups)
+        ]  # fmt: skip
+        for group in range(s.v_groups):
+            head, part = divmod(group, s.parts)
+            first = head * s.hv * s.head_dim + part * s.value_dim
+            out.append(Region(kv_name(layer, 1, group), RegionClass.STATE, -1, 0, s.v_width, count, Packing.KV, -1,
+                              2 * layer + 1, first))  # fmt: skip
+    return out
 
 
 def _place_all(
@@ -88,16 +104,17 @@ def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
     """Rows of the largest timetable, rounded up: 16 bytes each are reserved as code."""
     s, plan = sharded.shapes, sharded.plan
     tiles = sum(2 + 4 * len(t.pieces) for p in phases for t in p.packed.tiles)
-    folds = 6 * sum(len(r) for p in phases for r in p.packed.partials)
-    gathers = s.layers * 6 * (3 * plan.chips + 4) * max(s.y.beats, s.q.beats, s.ffn_cut.beats, 1)
-    merges = s.layers * (
-        8 * (s.heads + 2 * plan.h * s.kv_groups) + 12 * s.x_beats * 4 + 8 * ceil_div(s.ffn, 320)
-    )
-    attention = (
-        s.layers * s.local_kv * s.rounds * (48 + 8 * s.local_blocks.bit_length())
-        + s.layers * 8 * s.local_heads
-    )
-    return tiles + folds + gathers + merges + attention + CODE_ROWS_MARGIN
+    folds = 7 * sum(len(r) for p in phases for r in p.packed.partials)
+    out = tiles + folds + CODE_ROWS_MARGIN
+    for layer in range(s.layers):
+        a = s.attention(layer)
+        out += 6 * (3 * plan.chips + 4) * max(s.y.beats, a.q.beats, s.ffn_cut.beats, 1)
+        out += 24 * (a.heads + 2 * plan.h * a.v_groups) + 12 * s.x_beats * 4 + 8 * ceil_div(s.ffn, 320)
+        out += (
+            s.slots * a.units * a.parts * (48 + 8 * a.local_blocks.bit_length()) + 8 * s.slots * a.local_heads
+        )
+        out += 16 * s.slots * a.v_groups
+    return out
 
 
 def _piece_table(
@@ -137,16 +154,18 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
     phases = phases_of(sharded)
     blocks = sharded.shapes.blocks
     fixed: list[list[Region]] = [[] for _ in range(table.mem_groups)]
-    for slot in inbox_slots(sharded.shapes, plan.chips, plan.h, plan.cp):
+    for slot in inbox_slots(sharded.shapes, plan):
         fixed[slot.role % table.mem_groups].append(
             Region(slot.name, RegionClass.INBOX, 0, 0, slot.stride, slot.count)
         )
-    for group, vectors in enumerate(_arenas(scratch_slots(sharded.shapes, phases, plan.h), table.mem_groups)):
+    for group, vectors in enumerate(
+        _arenas(scratch_slots(sharded.shapes, phases, plan, sharded.graph.logit_rows), table.mem_groups)
+    ):
         if vectors:
             fixed[group].append(Region(f"arena.{group}", RegionClass.ARENA, group, 0, 1, vectors))
     code = ceil_div(_row_estimate(sharded, phases) * system.chip.value("code_bytes_per_row"), 320)
     wanted = _weights(sharded, phases) + _consts(sharded, blocks * BLOCK)
-    wanted += _state(sharded, ceil_div(blocks, plan.cp) * BLOCK)
+    wanted += _state(sharded, sharded.shapes.slots)
     wanted.append(Region("code", RegionClass.CODE, -1, 0, 1, code))
     regions, fill = _place_all(wanted, fixed, table)
     return _Arranged(regions, fill, phases)
@@ -192,11 +211,13 @@ def _does_not_fit(sharded: ShardedGraph, system: System, key: ImageKey, regions:
 
 def _smallest_that_fits(sharded: ShardedGraph, system: System) -> int:
     """The smallest legal degree above this one that the system has and that fits; 0 if none."""
-    for chips in legal_degrees(sharded.graph.spec.kv_heads):
+    spec = sharded.graph.spec
+    for chips in legal_degrees(kv_degree(spec)):
         if chips <= sharded.plan.chips or chips > system.full_chips:
             continue
-        wider = partition(sharded.graph, make_plan(sharded.graph.spec.kv_heads, chips))
-        if max(_arrange(wider, system).fill) <= OpTable.of(system.chip).group_vectors:
+        plan = make_plan(kv_degree(spec), chips)
+        graph = replace(sharded.graph, rings=rings_of(spec, plan, sharded.graph.kind.tokens))
+        if max(_arrange(partition(graph, plan), system).fill) <= OpTable.of(system.chip).group_vectors:
             return chips
     return 0
 
@@ -207,7 +228,8 @@ def place_scratch(sharded: ShardedGraph, image: Image) -> tuple[Region, ...]:
     groups = max(arenas) + 1
     used = {g: r.base for g, r in arenas.items()}
     out = []
-    for slot in scratch_slots(sharded.shapes, phases_of(sharded), sharded.plan.h):
+    shapes, rows = sharded.shapes, sharded.graph.logit_rows
+    for slot in scratch_slots(shapes, phases_of(sharded), sharded.plan, rows):
         group = slot.role % max(groups, 4)
         out.append(Region(slot.name, RegionClass.SCRATCH, group, used[group], slot.stride, slot.count))
         used[group] += slot.vectors

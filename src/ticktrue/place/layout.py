@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from ticktrue.isa.ops import BLOCK
-from ticktrue.partition import Cut, Shapes, ShardedGraph
+from ticktrue.isa.ops import BLOCK, LANES
+from ticktrue.partition import AttentionShapes, Cut, Shapes, ShardedGraph
 from ticktrue.place.packing import Matrix, Packed, pack
+from ticktrue.program import Plan
+
+CHUNK = 160  # pairs that one ROPE turns: twice as many lanes fill a beat
 
 SEGMENT_RECORDS = 8  # logits are produced in segments so that their partial sums need not all be kept
 
@@ -41,23 +44,43 @@ class Phase:
         return -(-min(320, max(m.count for m in self.packed.matrices)) * 4 // 320)
 
 
+def rope_width(head_dim: int) -> int:
+    """Vectors of a row of a RoPE table: per chunk of up to 160 pairs a beat, its cosines, then its sines."""
+    whole, rest = divmod(head_dim // 2, CHUNK)
+    return 4 * whole + -(-2 * rest * 4 // 320)
+
+
+def head_width(head_dim: int) -> int:
+    """Vectors of one head in float32: whole beats where it needs more than one."""
+    beats = -(-head_dim // LANES)
+    return 4 * beats if beats > 1 else -(-head_dim * 4 // 320)
+
+
+def half_width(head_dim: int) -> int:
+    """Vectors of half a head in float32."""
+    return -(-head_dim // 2 * 4 // 320)
+
+
 def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
     """Every phase of the step in order: per layer qkv, o, gate and up, down; then the logits in segments."""
     index = {t.name: i for i, t in enumerate(sharded.tensors)}
-    depth = sharded.shapes.ka
+    depth, spec = sharded.shapes.ka, sharded.graph.spec
 
     def matrix(name: str) -> Matrix:
         t = sharded.tensors[index[name]]
         return Matrix(index[name], t.inputs, 0, t.shard)
 
-    groups = (("qkv", ("q", "k", "v")), ("o", ("o",)), ("gu", ("gate", "up")), ("down", ("down",)))
-    # every layer has the same shapes, so one packing serves all; only the tensors differ
-    packed = {name: pack(tuple(matrix(f"layers.0.{p}") for p in parts), depth) for name, parts in groups}
+    # layers of one kind have the same shapes, so one packing serves them all; only the tensors differ
+    packed: dict[tuple[str, int], Packed] = {}
     out: list[Phase] = []
     for layer in range(sharded.shapes.layers):
-        for name, parts in groups:
+        qkv = ("q", "k") if spec.attention(layer).k_is_v else ("q", "k", "v")
+        for name, parts in (("qkv", qkv), ("o", ("o",)), ("gu", ("gate", "up")), ("down", ("down",))):
             matrices = tuple(matrix(f"layers.{layer}.{p}") for p in parts)
-            out.append(Phase(f"L{layer}.{name}", replace(packed[name], matrices=matrices)))
+            key = (name, sharded.shapes.kind_of[layer])
+            if key not in packed:
+                packed[key] = pack(matrices, depth)
+            out.append(Phase(f"L{layer}.{name}", replace(packed[key], matrices=matrices)))
     head = sharded.tensors[index["lm_head"]]
     step = SEGMENT_RECORDS * 320
     for i, first in enumerate(range(0, head.shard, step)):
@@ -66,48 +89,76 @@ def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
     return tuple(out)
 
 
-def _gathered(name: str, cut: Cut, tokens: int, sources: int) -> Slot:
-    return Slot(name, INBOX, tokens * cut.width, sources * cut.beats)
+def _gathered(name: str, cut: Cut, rows: int, sources: int) -> Slot:
+    return Slot(name, INBOX, rows * cut.width, sources * cut.beats)
 
 
-def inbox_slots(s: Shapes, g: int, h: int, cp: int) -> list[Slot]:
-    """Inboxes: [source][beat][token] of each gather."""
-    t = s.tokens
+def _attention_inboxes(s: AttentionShapes, rows: int, plan: Plan) -> list[Slot]:
+    g, x = plan.chips, s.suffix
+    out = [_gathered(f"in.q{x}", s.q, rows, g), _gathered(f"in.k{x}", s.k, rows, g), _gathered(f"in.v{x}", s.v, rows, g),
+           _gathered(f"in.attn{x}", s.attn, rows, plan.h)]  # fmt: skip
+    out.append(Slot(f"in.partial{x}", INBOX, s.partial_width * rows * s.local_heads * s.parts, plan.cp))
+    return out
+
+
+def inbox_slots(s: Shapes, plan: Plan) -> list[Slot]:
+    """Inboxes: [source][beat][row] of each gather."""
+    n, g = s.rows, plan.chips
+    out = [_gathered("in.embed", s.embed, n, g)]
+    for kind in s.kinds:
+        out += _attention_inboxes(kind, n, plan)
+    out += [
+        _gathered("in.o", s.y, n, g), _gathered("in.ffn", s.ffn_cut, n, g), _gathered("in.down", s.y, n, g),
+        Slot("in.winner", INBOX, n, g),
+    ]  # fmt: skip
+    return out
+
+
+def _attention_slots(s: AttentionShapes, rows: int, plan: Plan) -> list[Slot]:
+    """Scratch of one kind of attention. Layouts are [unit][row], so that a record is written by one chain."""
+    act, x = LANES // s.ka, s.suffix
+    units, blocks = rows // s.tokens * s.units, s.local_blocks
+    score_width, p_width, q_rows = -(-s.q_rows * 4 // 320), -(-BLOCK // s.ka), s.q_rows
+    staged: list[Slot] = []
+    for part, heads in (("q", s.heads), ("k", s.kv_heads), ("v", s.kv_heads)):
+        wide = rows * head_width(s.head_dim)
+        staged += [Slot(f"hm.{part}{x}", X, wide, heads), Slot(f"hn.{part}{x}", H, wide, heads),
+                   Slot(f"hr.{part}{x}", X, rows, heads),
+                   Slot(f"turn.{part}{x}", SHARD, rows * half_width(s.head_dim), 2 * heads)]  # fmt: skip
     return [
-        _gathered("in.embed", s.embed, t, g), _gathered("in.q", s.q, t, g), _gathered("in.k", s.k, t, g),
-        _gathered("in.v", s.v, t, g), _gathered("in.attn", s.attn, t, h), _gathered("in.o", s.y, t, g),
-        _gathered("in.ffn", s.ffn_cut, t, g), _gathered("in.down", s.y, t, g),
-        Slot("in.partial", INBOX, s.partial_width * t * s.local_heads, cp), Slot("in.winner", INBOX, t, g),
+        *staged,
+        Slot(f"sh.q{x}", SHARD, rows * s.q.width, s.q.beats), Slot(f"sh.k{x}", SHARD, rows * s.k.width, s.k.beats),
+        Slot(f"sh.v{x}", SHARD, rows * s.v.width, s.v.beats), Slot(f"sh.attn{x}", SHARD, rows * s.attn.width, s.attn.beats),
+        Slot(f"rope{x}", H, rows * rope_width(s.head_dim), 1), Slot(f"q{x}", X, rows * s.vq, s.heads),
+        Slot(f"kr{x}", X, rows * s.vg, plan.h * s.kv_groups), Slot(f"vm{x}", X, rows * s.v_width, plan.h * s.v_groups),
+        Slot(f"s{x}", SCORE, BLOCK * score_width, blocks * units), Slot(f"m{x}", SCORE, score_width, blocks * units),
+        Slot(f"p{x}", PARTIAL, q_rows * p_width, blocks * units),
+        Slot(f"olm{x}", H, q_rows * s.partial_width, blocks * units * s.parts),
+        Slot(f"ah{x}", X, rows * -(-s.value_dim // s.ka), s.local_heads * s.parts),
+        Slot(f"a{x}", H, act * rows, -(-(s.heads * s.head_dim) // 320)),
     ]  # fmt: skip
 
 
-def scratch_slots(s: Shapes, phases: tuple[Phase, ...], h: int) -> list[Slot]:
-    """Scratch of one timetable. Layouts are [unit][token], so that a record is written by one chain."""
-    t, act, blocks = s.tokens, s.per_beat, s.local_blocks
-    ffn_beats, attn_beats = -(-s.ffn // 320), -(-(s.heads * s.head_dim) // 320)
-    units = s.local_kv * s.rounds
-    rows = s.q_rows
-    score_width = -(-rows * 4 // 320)
-    p_width = -(-BLOCK // s.ka)
+def scratch_slots(s: Shapes, phases: tuple[Phase, ...], plan: Plan, logit_rows: int) -> list[Slot]:
+    """Scratch of one timetable. `logit_rows`: rows that logits are made of."""
+    n, act = s.rows, s.per_beat
     by_phase: dict[str, tuple[int, int]] = {}
     for phase in phases:
         kind = phase.name.split(".")[0 if phase.name.startswith("logits") else 1]
         wide, count = by_phase.get(kind, (0, 0))
         by_phase[kind] = (max(wide, phase.partial_width), max(count, phase.packed.total_partials))
-    out = [Slot(f"part.{k}", PARTIAL, t * w, n) for k, (w, n) in sorted(by_phase.items()) if k != "logits"]
-    w, n = by_phase["logits"]
-    out += [Slot(f"part.logits.{i}", PARTIAL, t * w, n) for i in range(2)]
+    out = [Slot(f"part.{k}", PARTIAL, n * w, c) for k, (w, c) in sorted(by_phase.items()) if k != "logits"]
+    w, c = by_phase["logits"]
+    out += [Slot(f"part.logits.{i}", PARTIAL, logit_rows * w, c) for i in range(2)]
     out += [
-        Slot("x", X, 4 * t, s.x_beats), Slot("r", H, t, 1), Slot("h", H, act * t, s.x_beats),
-        Slot("sh.q", SHARD, t * s.q.width, s.q.beats), Slot("sh.k", SHARD, t * s.k.width, s.k.beats),
-        Slot("sh.v", SHARD, t * s.v.width, s.v.beats), Slot("sh.attn", SHARD, t * s.attn.width, s.attn.beats),
-        Slot("sh.o", SHARD, t * s.y.width, s.y.beats), Slot("sh.ffn", SHARD, t * s.ffn_cut.width, s.ffn_cut.beats),
-        Slot("sh.down", SHARD, t * s.y.width, s.y.beats),
-        Slot("rope", H, t * -(-s.head_dim * 4 // 320), 1), Slot("q", X, t * s.vq, s.heads),
-        Slot("kr", X, t * s.vg, h * s.kv_groups), Slot("vm", X, t * s.vg, h * s.kv_groups),
-        Slot("s", SCORE, BLOCK * score_width, blocks * units), Slot("m", SCORE, score_width, blocks * units),
-        Slot("p", PARTIAL, rows * p_width, blocks * units), Slot("olm", H, rows * s.partial_width, blocks * units),
-        Slot("ah", X, t * s.vq, s.local_heads), Slot("a", H, act * t, attn_beats), Slot("f", H, act * t, ffn_beats),
-        Slot("logits", SCORE, 4 * t, s.logits.beats), Slot("cand", X, t, 1), Slot("next", X, t, 1),
+        Slot("x", X, 4 * n, s.x_beats), Slot("y", X, 4 * n, s.x_beats), Slot("r", H, n, 1),
+        Slot("h", H, act * n, s.x_beats), Slot("sh.o", SHARD, n * s.y.width, s.y.beats),
+        Slot("sh.ffn", SHARD, n * s.ffn_cut.width, s.ffn_cut.beats), Slot("sh.down", SHARD, n * s.y.width, s.y.beats),
+        Slot("f", H, act * n, -(-s.ffn // 320)),
+    ]  # fmt: skip
+    for attention in s.kinds:
+        out += _attention_slots(attention, n, plan)
+    out += [
+        Slot("logits", SCORE, 4 * logit_rows, s.logits.beats), Slot("cand", X, logit_rows, 1), Slot("next", X, logit_rows, 1),
     ]  # fmt: skip
     return out

@@ -13,6 +13,7 @@ from ticktrue.program.codec import (
 from ticktrue.program.expand import Flat, class_regions, expand, output_progression
 from ticktrue.program.types import (
     SCHEMA,
+    AttentionKey,
     Image,
     ImageKey,
     Loop,
@@ -28,7 +29,7 @@ from ticktrue.program.types import (
 )
 
 __all__ = [
-    "SCHEMA", "Decoded", "Flat", "Image", "ImageKey", "Loop", "Output", "Packing", "Plan", "Program", "Region",
+    "SCHEMA", "AttentionKey", "Decoded", "Flat", "Image", "ImageKey", "Loop", "Output", "Packing", "Plan", "Program", "Region",
     "RegionClass", "StepKind", "Tensor", "Timetable", "class_regions", "decode", "encode", "expand", "image_digest",
     "output_progression", "program_digest", "read_program", "timetable_digest", "write_program",
 ]  # fmt: skip

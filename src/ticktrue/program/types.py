@@ -6,7 +6,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-SCHEMA = "ticktrue/program/v1"
+SCHEMA = "ticktrue/program/v2"
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -34,6 +34,7 @@ class Packing(IntEnum):
     ROPE_A = 4
     ROPE_B = 5
     KV = 6
+    SHARD = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,22 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionKey:
+    """Heads of one kind of attention; `window` positions are seen (0: all), kept in a ring of `ring` blocks (0: no ring)."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    window: int
+    ring: int
+
+
+@dataclass(frozen=True, slots=True)
 class ImageKey:
-    """What an image was made for. `weights` is the model's digest, empty for a spec without weights."""
+    """What an image was made for. `weights` is the model's digest, empty for a spec without weights.
+
+    `layer_kinds` numbers the kind of attention of each layer; a step has at most `slots` sequences and `t_max` tokens of each.
+    """
 
     model: str
     spec: str
@@ -126,9 +141,12 @@ class ImageKey:
     slots: int
     t_max: int
     vocab: int
-    kv_heads: int
-    heads: int
-    head_dim: int
+    attention: tuple[AttentionKey, ...]
+    layer_kinds: tuple[int, ...]
+
+    def of_layer(self, layer: int) -> AttentionKey:
+        """The attention of a layer."""
+        return self.attention[self.layer_kinds[layer]]
 
 
 @dataclass(frozen=True, slots=True)

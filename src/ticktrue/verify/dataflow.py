@@ -104,7 +104,7 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
         address=np.stack([flat.address(c) for c in chips]), peer=np.stack([flat.peer(c) for c in chips]),
         rank=np.array([[flat.plan.index(k, c) for c in chips] for k in range(3)], np.int64),
         lane=np.empty(max(lanes, PLANE), np.uint64), column=np.empty(PLANE, np.uint64),
-        spare=np.empty((2, HALVES), np.uint64), keys=np.empty(max(1, int(memory.model[7])), np.uint64),
+        spare=np.empty((2, HALVES), np.uint64), keys=np.empty(1, np.uint64),
         scaled=np.empty(events * HALVES, np.uint64), present=np.zeros(PLANE, np.bool_),
         regular=np.zeros(PLANE, np.bool_),
     )  # fmt: skip
@@ -149,7 +149,7 @@ def _logits(image: Image, timetable: Timetable, memory: Memory) -> Part:
     """Beat b of row t of a chip's columns lies at vector 4 (b * rows + t) of its output."""
     output = next((o for o in timetable.outputs if o.name == "logits"), None)
     head = next((t for t in image.tensors if t.name == "lm_head"), None)
-    rows = timetable.kind.tokens if timetable.kind.logits == "all" else 1
+    rows = _logit_rows(timetable)
     if output is None or head is None or output.rows != rows or not _is_region(memory, output.region):
         return Part("logits", "missing")
     out = np.zeros((rows, head.outputs), np.uint64)
@@ -167,7 +167,7 @@ def _logits(image: Image, timetable: Timetable, memory: Memory) -> Part:
 def _next_token(timetable: Timetable, memory: Memory) -> Part:
     """Lane 1 of row t's vector: the same on every chip."""
     output = next((o for o in timetable.outputs if o.name == "next_token"), None)
-    rows = timetable.kind.tokens if timetable.kind.logits == "all" else 1
+    rows = _logit_rows(timetable)
     if output is None or output.rows != rows or not _is_region(memory, output.region):
         return Part("next_token", "missing")
     out = np.zeros(rows, np.uint64)
@@ -178,6 +178,11 @@ def _next_token(timetable: Timetable, memory: Memory) -> Part:
         ]
         out[row] = found[0] if len(set(found)) == 1 else mix(np.uint64(found[0]), BAD)
     return _part("next_token", out)
+
+
+def _logit_rows(timetable: Timetable) -> int:
+    kind = timetable.kind
+    return kind.slots * (kind.tokens if kind.logits == "all" else 1)
 
 
 def _is_region(memory: Memory, region: int) -> bool:
@@ -192,7 +197,9 @@ def _state(image: Image, timetable: Timetable, memory: Memory) -> list[Part]:
     layers = int(regions[of_kv, k.R_P0].max(initial=-1)) // 2 + 1
     out, spare = [], np.empty(HALVES, np.uint64)
     for i in range(2 * layers):
-        value = np.zeros((BLOCK * timetable.kind.blocks, key.kv_heads * key.head_dim), np.uint64)
+        of, kind = key.of_layer(i // 2), timetable.kind
+        places = BLOCK * (min(kind.blocks, of.ring) if of.ring else kind.blocks)
+        value = np.zeros((kind.slots, places, of.kv_heads * of.head_dim), np.uint64)
         for region in np.flatnonzero(of_kv & (regions[:, k.R_P0] == i)):
             k.state(memory, int(region), value, spare)
         out.append(_part(f"L{i // 2}.{'KV'[i % 2]}", value))

@@ -9,9 +9,11 @@ from ticktrue.program.hashing import STEP, ZERO, U, leaf, mix, seal
 from ticktrue.verify.dataflow_memory_kernel import (
     BLOCK,
     KV_PLACE,
+    LAST,
     M_BLOCKS,
     M_CHIPS,
     M_CP,
+    M_SLOTS,
     M_TOKENS,
     N_BASE,
     N_INPUTS,
@@ -110,16 +112,18 @@ def _gather(run, rows, stat, r, chip):
     last = (-1, -1, -1)
     for j in range(row[col.C_M]):
         for i in range(n):
-            count, first = values_of(run.mem, fn, i)
+            token_row = row[col.C_A0] + (0 if fn == LAST else i)
+            count, first = values_of(run.mem, fn, token_row % run.mem.model[M_TOKENS])
             out = _event(view, j * n + i)
-            if count == 0:
+            if count == 0 or token_row >= run.mem.model[M_TOKENS] * run.mem.model[M_SLOTS]:
                 poison(out, r)
                 continue
             where = (chip, row[col.C_REGION], _offset(run, row, r, chip, i, j))
             if (count, first, where[2]) != last:
                 gather(run.mem, where, row, (fn, count, first), total, run.spare)
                 last = (count, first, where[2])
-            finish_gather(run.mem, (fn, count, first), i, total, out)
+            named = token_row // run.mem.model[M_TOKENS] if fn == LAST else token_row
+            finish_gather(run.mem, (fn, count, first), named, total, out)
 
 
 @inner
@@ -148,29 +152,35 @@ def _written(run, rows, stat, r, chip):
 
 @inner
 def _scatter(run, rows, stat, r, chip):
-    """Token row i may lie at every position p = pos + i that this chip owns; one position after the other."""
+    """Token row i may lie at every position p = pos + i that this chip owns; one place of a slot after the other."""
     row, model = rows[r], run.mem.model
     pool, begin, lanes = _written(run, rows, stat, r, chip)
-    n, cp = row[col.C_N], model[M_CP]
-    last = BLOCK * model[M_BLOCKS] - model[M_TOKENS]
-    if row[col.C_REGFN] != KV_PLACE or n > run.keys.size:
+    n, cp, ring = row[col.C_N], model[M_CP], row[col.C_A1]
+    last, first_row = BLOCK * model[M_BLOCKS] - model[M_TOKENS], row[col.C_A0]
+    t0 = first_row % model[M_TOKENS]
+    one_slot = t0 + n <= model[M_TOKENS] and first_row < model[M_TOKENS] * model[M_SLOTS]
+    if row[col.C_REGFN] != KV_PLACE or not one_slot:
         run.mem.stray[0] += 1
         return
-    one_place = row[col.C_STEP] == 0
-    for p in range(last + n):
+    places = last + t0 + n
+    if ring > 0:
+        places = min(places, BLOCK * ring)
+    for p in range(places):
         if p // BLOCK % cp != chip % cp:
             continue
         local = p // BLOCK // cp * BLOCK + p % BLOCK
         key_p = mix(run.tags[T_SCATTER], U(p))
-        i0, i1 = max(0, p - last), min(n, p + 1)
-        for i in range(i0, i1):
-            run.keys[i] = mix(key_p, U(i + 1))
-        for j in range(row[col.C_M]):
-            for i in range(i0, i0 + 1 if one_place else i1):
+        for i in range(n):
+            past = p - t0 - i
+            if ring > 0:
+                past = past % (BLOCK * ring)
+            if past < 0 or past > last:
+                continue  # no value of the register brings row i here
+            run.keys[0] = mix(key_p, U(first_row + i + 1))
+            for j in range(row[col.C_M]):
                 off = _offset(run, row, r, chip, i, j) + local * row[col.C_REGSTRIDE]
                 view = (pool, begin + (j * n + i) * lanes, lanes)
-                keys = run.keys[i0:i1] if one_place else run.keys[i : i + 1]
-                scatter(run.mem, (chip, row[col.C_REGION], off), row, view, keys, run.spare[1])
+                scatter(run.mem, (chip, row[col.C_REGION], off), row, view, run.keys[:1], run.spare[1])
 
 
 @inner

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ticktrue.isa import OpTable
-from ticktrue.program import Image, Packing, Region, RegionClass, Timetable, class_regions
+from ticktrue.program import Image, Packing, Region, RegionClass, StepKind, Timetable, class_regions
 from ticktrue.program import columns as col
 from ticktrue.program.hashing import base, tag
 from ticktrue.units import ceil_div
@@ -17,8 +17,9 @@ Int64 = npt.NDArray[np.int64]
 
 BLOCK = 64
 HALVES = 160
-MAX_KV = 1 << 16
-"""Of twice the layers: more is no model."""
+BEAT = 320
+PART = 256
+"""Values of a part of a head that leaves a beat no two free lanes."""
 NOWHERE = -(1 << 62)
 """Below every address."""
 
@@ -47,15 +48,14 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
     key, kind = image.key, timetable.kind
     regions = class_regions(image, timetable)
     rows = _region_rows(image, regions, table)
-    kept = _place_cells(rows, regions, local_positions(kind.blocks, key.plan.cp))
+    kept = _place_cells(rows, regions, _kept_of(rows, kind, key.plan.cp))
     tiles, pieces, distinct = _tiles(image, rows)
     tensors = np.array(
         [[t.outputs, t.inputs, t.shard, i] for i, t in enumerate(image.tensors)] or [[0] * 4], np.int64
     )
-    bases = _bases(image, regions, rows)
+    bases = _bases(image, regions, rows, kind.slots)
     model = (
-        key.plan.chips, key.plan.h, key.plan.cp, key.kv_heads, key.head_dim, key.vocab, int(key.fmt == "f32"),
-        kind.tokens, kind.blocks,
+        key.plan.chips, key.plan.h, key.plan.cp, key.vocab, int(key.fmt == "f32"), kind.tokens, kind.blocks, kind.slots,
     )  # fmt: skip
     return Memory(
         cells=np.empty((key.plan.chips, kept, HALVES), np.uint64),
@@ -71,6 +71,28 @@ def local_positions(blocks: int, cp: int) -> int:
     return ceil_div(blocks, cp) * BLOCK
 
 
+def _kept_of(rows: Int64, kind: StepKind, cp: int) -> Int64:
+    """Vectors of each state region that a step of `kind` can need: its slots, of each the places of the bucket or the ring."""
+    places = np.full(len(rows), local_positions(kind.blocks, cp))
+    ring = rows[:, kernel.R_RING]
+    places = np.where(ring > 0, np.minimum(places, -(-ring // cp) * BLOCK), places)
+    kept: Int64 = ((kind.slots - 1) * rows[:, kernel.R_PLACES] + places) * rows[:, kernel.R_STRIDE]
+    return kept
+
+
+def _state_row(image: Image, r: Region, row: Int64) -> None:
+    """What the leaves of a state region need: elements of a record, of a position on one chip and on all, places of a slot."""
+    key = image.key
+    of = key.of_layer(r.p0 // 2)
+    lanes = r.stride * (80 if key.fmt == "f32" else 160)
+    local = of.kv_heads // key.plan.h * of.head_dim
+    heads = min(max(1, lanes // of.head_dim) * of.head_dim, local - r.p1)
+    part = r.p0 % 2 == 1 and of.head_dim + 2 > BEAT
+    row[kernel.R_ELEMENTS] = min(PART, of.head_dim - r.p1 % of.head_dim) if part else heads
+    row[kernel.R_TOTAL], row[kernel.R_LOCAL] = of.kv_heads * of.head_dim, local
+    row[kernel.R_PLACES], row[kernel.R_RING] = max(1, r.count // key.slots), of.ring
+
+
 def _region_rows(image: Image, regions: tuple[Region, ...], table: OpTable) -> Int64:
     rows = np.zeros((max(1, len(regions)), kernel.R_COLUMNS), np.int64)
     for i, r in enumerate(regions):
@@ -79,43 +101,52 @@ def _region_rows(image: Image, regions: tuple[Region, ...], table: OpTable) -> I
         rows[i, kernel.R_START] = r.group * table.group_vectors + r.base
         rows[i, kernel.R_VECTORS], rows[i, kernel.R_STRIDE] = r.vectors, max(1, r.stride)
         rows[i, kernel.R_TENSOR], rows[i, kernel.R_P0], rows[i, kernel.R_P1] = r.tensor, r.p0, r.p1
+        rows[i, kernel.R_DIM], rows[i, kernel.R_PLACES] = r.p0, 1
+        if packing == Packing.KV:
+            _state_row(image, r, rows[i])
     return rows
 
 
-def _bases(image: Image, regions: tuple[Region, ...], rows: Int64) -> Hashes:
-    """Base hashes of the tensors, the rope tables and the state; fills the place of each region's own."""
+def _bases(image: Image, regions: tuple[Region, ...], rows: Int64, slots: int) -> Hashes:
+    """Base hashes of the tensors, the rope tables and the state; fills the place of each region's own.
+
+    State has one for each slot of the step, one after the other.
+    """
     names = [t.name for t in image.tensors]
     place: dict[str, int] = {}
     for i, r in enumerate(regions):
         match rows[i, kernel.R_PACKING]:
             case Packing.KV:
                 name = f"kv.{r.p0}"
-            case Packing.ROPE_A:
-                name = "rope_a"
-            case Packing.ROPE_B:
-                name = "rope_b"
-            case Packing.ROWS | Packing.LANES:
+            case Packing.ROPE_A | Packing.ROPE_B:
+                name = "rope_a" if r.packing == Packing.ROPE_A else "rope_b"
+                name += f".{r.p1}" if r.p1 else ""
+            case Packing.ROWS | Packing.LANES | Packing.SHARD:
                 name = image.tensors[r.tensor].name
             case _:
                 continue
         rows[i, kernel.R_BASE] = place.setdefault(name, len(names) + len(place))
+        for slot in range(1, slots if r.packing == Packing.KV else 1):
+            place.setdefault(f"{name}.{slot}", len(names) + len(place))
     return np.array([base(name) for name in [*names, *place, ""]], np.uint64)
 
 
 def _readable(image: Image, r: Region) -> bool:
     """Whether the packing of a region names things that exist."""
     match r.packing:
-        case Packing.ROWS | Packing.LANES:
+        case Packing.ROWS | Packing.LANES | Packing.SHARD:
             return 0 <= r.tensor < len(image.tensors)
         case Packing.KV:
-            heads = image.key.kv_heads // image.key.plan.h
-            return 0 <= r.p0 < MAX_KV and 0 <= r.p1 < heads and image.key.head_dim > 0
+            if not 0 <= r.p0 // 2 < len(image.key.layer_kinds):
+                return False
+            of = image.key.of_layer(r.p0 // 2)
+            return 0 <= r.p1 < of.kv_heads // image.key.plan.h * of.head_dim
         case _:
             return True
 
 
-def _place_cells(rows: Int64, regions: tuple[Region, ...], positions: int) -> int:
-    """Gives kept vectors to scratch, inbox and state: equal addresses, equal cells. Their number."""
+def _place_cells(rows: Int64, regions: tuple[Region, ...], state: Int64) -> int:
+    """Gives kept vectors to scratch, inbox and state (at most state[i] of them): equal addresses, equal cells. Their number."""
     written = [
         i for i, r in enumerate(regions)
         if r.cls in {RegionClass.SCRATCH, RegionClass.INBOX} or (r.cls == RegionClass.STATE and r.vectors)
@@ -126,7 +157,7 @@ def _place_cells(rows: Int64, regions: tuple[Region, ...], positions: int) -> in
         r = regions[i]
         start, count = int(rows[i, kernel.R_START]), max(0, r.vectors)
         if r.cls == RegionClass.STATE:
-            count = min(count, positions * max(1, r.stride))
+            count = min(count, int(state[i]))
         if start < end:  # shares cells with the regions before it
             first = used - (end - start)
             used, end = used + max(0, start + count - end), max(end, start + count)

@@ -15,6 +15,7 @@ BLOCK = 64
 
 SCRATCH, INBOX, STATE = int(RegionClass.SCRATCH), int(RegionClass.INBOX), int(RegionClass.STATE)
 TILES, ROWS, LANES_F32, KV = int(Packing.TILES), int(Packing.ROWS), int(Packing.LANES), int(Packing.KV)
+SHARD = int(Packing.SHARD)
 ROPE_A, ROPE_B = int(Packing.ROPE_A), int(Packing.ROPE_B)
 
 # columns of the region table; R_CELLS: first kept vector, R_KEPT: how many are kept, R_BASE: its base hash in `bases`
@@ -32,14 +33,22 @@ ROPE_A, ROPE_B = int(Packing.ROPE_A), int(Packing.ROPE_B)
     R_TILE0,
     R_TILE1,
     R_BASE,
-) = range(13)
-R_COLUMNS = 13
+    R_ELEMENTS,
+    R_TOTAL,
+    R_LOCAL,
+    R_PLACES,
+    R_RING,
+    R_DIM,
+) = range(19)
+R_COLUMNS = 19
+# of a state region: R_ELEMENTS of a record, R_TOTAL of a position on all chips, R_LOCAL of it on one; R_PLACES per slot; blocks
+# of its R_RING. Of a RoPE table: R_DIM, its head size.
 # columns of the tile table: vector in its region, rows, pieces [first, last), vectors per row
 W_VECTOR, W_ROWS, W_PIECE0, W_PIECE1, W_STRIDE = range(5)
 # columns of the tensor table
 N_OUTPUTS, N_INPUTS, N_SHARD, N_BASE = range(4)
 # what the model, the plan and the step kind fix
-(M_CHIPS, M_H, M_CP, M_KV_HEADS, M_HEAD_DIM, M_VOCAB, M_F32, M_TOKENS, M_BLOCKS) = range(9)
+(M_CHIPS, M_H, M_CP, M_VOCAB, M_F32, M_TOKENS, M_BLOCKS, M_SLOTS) = range(8)
 # register functions (docs/program.md section 2)
 TOKEN, P_DIV, P_MOD, KV_PLACE, LAST = 1, 2, 3, 4, 5
 
@@ -90,14 +99,12 @@ def _run_of(mem, chip, region, off):
     packing, base = r[R_PACKING], mem.bases[r[R_BASE]]
     record, v = off // r[R_STRIDE], off % r[R_STRIDE]
     if packing == KV:
-        d, cp = mem.model[M_HEAD_DIM], mem.model[M_CP]
+        cp = mem.model[M_CP]
         ka = 80 if mem.model[M_F32] == 1 else 160
-        local_heads = mem.model[M_KV_HEADS] // mem.model[M_H]
-        heads = min(max(1, ka // d), local_heads - r[R_P1])
-        p = (record // BLOCK * cp + chip % cp) * BLOCK + record % BLOCK
-        head = chip // cp * local_heads + r[R_P1]
-        start = (p * mem.model[M_KV_HEADS] + head) * d + v * ka
-        return base, start, min(ka, heads * d - v * ka)
+        slot, place = record // r[R_PLACES], record % r[R_PLACES]
+        p = (place // BLOCK * cp + chip % cp) * BLOCK + place % BLOCK
+        start = p * r[R_TOTAL] + chip // cp * r[R_LOCAL] + r[R_P1] + v * ka
+        return mem.bases[r[R_BASE] + slot], start, min(ka, r[R_ELEMENTS] - v * ka)
     if packing == ROWS:
         inputs, shard = mem.tensors[r[R_TENSOR], N_INPUTS], mem.tensors[r[R_TENSOR], N_SHARD]
         first = v * HALVES
@@ -105,8 +112,10 @@ def _run_of(mem, chip, region, off):
         return base, record * inputs + chip * shard + first, count
     if packing == LANES_F32:
         return base, off * 80, min(80, mem.tensors[r[R_TENSOR], N_INPUTS] - off * 80)
-    d = r[R_P0]
-    return base, record * d + v * 80, min(80, d - v * 80)
+    if packing == SHARD:
+        shard, outputs = mem.tensors[r[R_TENSOR], N_SHARD], mem.tensors[r[R_TENSOR], N_OUTPUTS]
+        return base, chip * shard + off * 80, min(80, shard - off * 80, outputs - chip * shard - off * 80)
+    return base, record * r[R_DIM] + v * 80, min(80, r[R_DIM] - v * 80)
 
 
 @inner
@@ -351,37 +360,38 @@ def _gather_table(tagged, base, start, span, out):
 
 @inner
 def finish_gather(mem, span, t, total, out):
-    """The sum of `gather` for row t: the same sum serves every row that names the same values."""
+    """The sum of `gather` for token row t (for LAST: slot t): the same sum serves every row that names the same values."""
     fn, count, _ = span
     if count == 1:
         for lane in range(out.size):
             out[lane] = total[lane]
         return
-    key = mix(mix(mem.tag_gather, U(fn)), U(0 if fn == LAST else t))
+    key = mix(mix(mem.tag_gather, U(fn)), U(t))
     for lane in range(out.size):
         out[lane] = mix(key, total[lane]) if total[lane] != ZERO else ZERO
 
 
 @nb.njit(cache=True)
 def state(mem, region, out, spare):
-    """K or V of one vector group into out[positions, KV heads * d]; what is written elsewhere in it counts as stray."""
+    """K or V of one vector group into out[slots, places, elements]; what is written elsewhere in it counts as stray."""
     model, r = mem.model, mem.regions[region]
-    d, cp = model[M_HEAD_DIM], model[M_CP]
+    cp = model[M_CP]
     dtype = _type_of(mem, KV)
     ka = lanes_of(dtype)
     for chip in range(model[M_CHIPS]):
-        first = (chip // cp * (model[M_KV_HEADS] // model[M_H]) + r[R_P1]) * d
+        first = chip // cp * r[R_LOCAL] + r[R_P1]
         for off in range(r[R_KEPT]):
-            local, v = off // r[R_STRIDE], off % r[R_STRIDE]
-            p = (local // BLOCK * cp + chip % cp) * BLOCK + local % BLOCK
+            record, v = off // r[R_STRIDE], off % r[R_STRIDE]
+            slot, place = record // r[R_PLACES], record % r[R_PLACES]
+            p = (place // BLOCK * cp + chip % cp) * BLOCK + place % BLOCK
             cell = r[R_CELLS] + off
-            if p >= out.shape[0]:
+            if p >= out.shape[1] or slot >= out.shape[0]:
                 mem.stray[0] += mem.kind[chip, cell] >= 0
                 continue
             _, _, lanes = _run_of(mem, chip, region, off)
             start = first + v * ka
             if lanes > 0:
-                read(mem, chip, (region, off), dtype, (0, lanes), out[p, start : start + lanes], spare)
+                read(mem, chip, (region, off), dtype, (0, lanes), out[slot, p, start : start + lanes], spare)
             if mem.kind[chip, cell] >= 0:
                 for lane in range(max(0, lanes), mem.filled[chip, cell]):
                     mem.stray[0] += mem.cells[chip, cell, lane] != ZERO

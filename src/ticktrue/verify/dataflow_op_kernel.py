@@ -14,6 +14,7 @@ from ticktrue.verify.dataflow_plan_kernel import (
     DIVIDE,
     EXP,
     FOLD,
+    GELU_MUL,
     INSERT,
     LANE_ARGMAX,
     LANE_SUM,
@@ -27,6 +28,7 @@ from ticktrue.verify.dataflow_plan_kernel import (
     ROPE,
     SCALE,
     SILU_MUL,
+    SOFTCAP,
     T_ARGMAX,
     T_CMUL_C,
     T_CMUL_S,
@@ -34,6 +36,7 @@ from ticktrue.verify.dataflow_plan_kernel import (
     T_CONVERT,
     T_DIVIDE,
     T_EXP,
+    T_GELU_MUL,
     T_LANE_SUM,
     T_MASK,
     T_MAX,
@@ -42,6 +45,7 @@ from ticktrue.verify.dataflow_plan_kernel import (
     T_ROPE_2,
     T_SCALE,
     T_SILU_MUL,
+    T_SOFTCAP,
     fill,
     inner,
 )
@@ -96,17 +100,39 @@ def _cmul(tags, a, b, d, out):
 
 
 @inner
-def _mask(tags, s, tokens, where, out):
-    position, bound = where
-    key = mix(tags[T_MASK], U(position))
+def _seen(place, t, last, window, ring):
+    """Whether row t sees a place for some position 0 .. last of its slot's first row."""
+    if window == 0:
+        return place <= last + t
+    p = place
+    while p <= last + t:
+        lowest, highest = max(p - t, 0), min(p + window - 1 - t, last)
+        if lowest <= highest:
+            return True
+        if ring == 0:
+            break
+        p += ring * BLOCK
+    return False
+
+
+@inner
+def _mask(tags, row, s, where, out):
+    place, last = where
+    tokens, window, ring = row[col.C_X0], row[col.C_A1], row[col.C_A2]
+    key = tags[T_MASK]
+    if window > 0:
+        key = mix(mix(key, U(window)), U(ring))
+    key = mix(key, U(place))
     for lane in range(out.size):
         t = lane % tokens
-        out[lane] = SENTINEL if position > bound + t else mix(key, mix(U(t + 1), at(s, lane)))
+        token_row = row[col.C_A3] * tokens + t
+        seen = _seen(place, t, last, window, ring)
+        out[lane] = mix(key, mix(U(token_row + 1), at(s, lane))) if seen else SENTINEL
 
 
 @inner
 def map_one(tags, row, where, a, b, out):
-    """One event of a map op with operands a and b. where = (position of MASK, last position that row 0 can see)."""
+    """One event of a map op with operands a and b. where = (place of MASK, greatest position of row 0)."""
     op = row[col.C_OP]
     fill(out, 0, out.size, ZERO)
     if op == CONVERT:
@@ -118,8 +144,8 @@ def map_one(tags, row, where, a, b, out):
     elif op == MUL:
         for lane in range(min(out.size, a.size, b.size)):
             out[lane] = product(a[lane], b[lane])
-    elif op == SCALE:
-        key = mix(tags[T_SCALE], U(row[col.C_X0] & 0xFFFFFFFF))
+    elif op == SCALE or op == SOFTCAP:
+        key = mix(tags[T_SCALE] if op == SCALE else tags[T_SOFTCAP], U(row[col.C_X0] & 0xFFFFFFFF))
         for lane in range(min(out.size, a.size)):
             out[lane] = mix(key, a[lane]) if a[lane] != ZERO else ZERO
     elif op == MEAN_RSQRT:
@@ -130,16 +156,17 @@ def map_one(tags, row, where, a, b, out):
         for lane in range(out.size):
             s = at(a, lane)
             out[lane] = ZERO if s == SENTINEL else mix(mix(tags[T_EXP], s), at(b, lane))
-    elif op == SILU_MUL:
+    elif op == SILU_MUL or op == GELU_MUL:
+        key = tags[T_SILU_MUL] if op == SILU_MUL else tags[T_GELU_MUL]
         for lane in range(min(out.size, a.size, b.size)):
             some = a[lane] != ZERO and b[lane] != ZERO
-            out[lane] = mix(mix(tags[T_SILU_MUL], a[lane]), b[lane]) if some else ZERO
+            out[lane] = mix(mix(key, a[lane]), b[lane]) if some else ZERO
     elif op == CMUL:
         _cmul(tags, a, b, row[col.C_X0], out)
     elif op == ROPE:
         _rope(tags, a, b, (row[col.C_X0], row[col.C_X1]), out)
     elif op == MASK:
-        _mask(tags, a, row[col.C_X0], where, out)
+        _mask(tags, row, a, where, out)
     elif op == COMBINE:
         _combine(tags, a, b, row[col.C_X0], out)
     elif op == DIVIDE:
@@ -164,8 +191,10 @@ def map_one(tags, row, where, a, b, out):
 def _merge(row, view, first, out):
     pool, start, lanes = view
     share, beats = row[col.C_A0], row[col.C_X0]
+    half = row[col.C_A3] // 2 if row[col.C_X1] > 0 else row[col.C_A3]
     for lane in range(min(out.size, row[col.C_A3])):
-        rank, inside = divmod(row[col.C_A2] + lane, share)
+        column = row[col.C_A2] + lane if lane < half else row[col.C_A2] + row[col.C_X1] + lane - half
+        rank, inside = divmod(column, share)
         i = rank * beats + inside // LANES - row[col.C_A1]
         out[lane] = ZERO
         if inside // LANES < beats and 0 <= i < row[col.C_N] and inside % LANES < lanes:

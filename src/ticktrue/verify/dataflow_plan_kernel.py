@@ -17,6 +17,7 @@ MASK, MAX, FOLD, COMBINE = int(Op.MASK), int(Op.MAX), int(Op.FOLD), int(Op.COMBI
 DIVIDE, SILU_MUL, MOVE, MERGE = int(Op.DIVIDE), int(Op.SILU_MUL), int(Op.MOVE), int(Op.MERGE)
 TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST), int(Op.INSERT)
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
+SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
 
 inner = nb.njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that only kernels call: wrappers for Python cost more to compile than the functions."""
@@ -27,7 +28,7 @@ BF16, F32 = 0, 1
 
 TAG_NAMES = (
     "CONVERT", "SCALE", "LANE_SUM", "MEAN_RSQRT", "CMUL_C", "CMUL_S", "ROPE_1", "ROPE_2", "MASK", "MAX",
-    "EXP", "COMBINE", "DIVIDE", "SILU_MUL", "SCATTER", "ARGMAX", "PASS", "NARROW",
+    "EXP", "COMBINE", "DIVIDE", "SILU_MUL", "SCATTER", "ARGMAX", "PASS", "NARROW", "SOFTCAP", "GELU_MUL",
 )  # fmt: skip
 (
     T_CONVERT,
@@ -48,8 +49,10 @@ TAG_NAMES = (
     T_ARGMAX,
     T_PASS,
     T_NARROW,
+    T_SOFTCAP,
+    T_GELU_MUL,
     T_ONE,
-) = range(19)
+) = range(21)
 
 (
     S_RANK,  # place in the evaluation order
@@ -89,7 +92,7 @@ def operands(op):
     if op == LOAD or op == GATHER:
         return 0
     two = op == ADD or op == MUL or op == CMUL or op == ROPE or op == EXP or op == COMBINE
-    if two or op == SILU_MUL or op == INSERT or op == PASS:
+    if two or op == SILU_MUL or op == GELU_MUL or op == INSERT or op == PASS:
         return 2
     return 1
 
@@ -104,20 +107,24 @@ def _attributes_ok(row):
     register = op == GATHER or op == SCATTER
     if (row[col.C_REGFN] != 0) != register:
         return False
+    if register and (a0 < 0 or a1 < 0):
+        return False
     if op <= RECEIVE:
         return 1 <= row[col.C_WIDTH] <= 4096
     if op == INSTALL:
         return 0 <= x0 <= max(row[col.C_WIDTH], 0) and a0 >= 0 and 0 <= a1 < a2 and a2 + (x1 == 1) <= LANES
-    if op == CMUL or op == COMBINE or op == DIVIDE:
-        return 0 < x0 <= LANES - 2 and (op != CMUL or x0 % 2 == 0)
+    if op == CMUL:
+        return 0 < x0 <= LANES and x0 % 2 == 0
+    if op == COMBINE or op == DIVIDE:
+        return 0 < x0 <= LANES - 2
     if op == ROPE:
         return x0 > 0 and x0 % 2 == 0 and 0 < x1 <= LANES // x0
     if op == MASK:
-        return x0 > 0 and a0 >= 0
+        return x0 > 0 and a0 >= 0 and a1 >= 0 and a2 >= 0 and a3 >= 0
     if op == MOVE:
         return 0 <= a0 <= LANES and 0 < a1 <= LANES - a0 and 0 <= a2 <= LANES - a1
     if op == MERGE:
-        return x0 > 0 and a0 > 0 and a1 >= 0 and a2 >= 0 and 0 < a3 <= LANES
+        return x0 > 0 and a0 > 0 and a1 >= 0 and a2 >= 0 and 0 < a3 <= LANES and x1 >= 0
     if op == TRANSPOSE or op == SPREAD:
         return 0 < x0 <= LANES and (row[col.C_N] <= LANES if op == TRANSPOSE else row[col.C_N] == 1)
     if op == INSERT:
@@ -183,11 +190,11 @@ def _active(rows, stat, r):
     if op == PASS:
         plane = rows[row[col.C_S1]]
         return plane[col.C_A2] + (plane[col.C_X1] == 1)
-    if op == CONVERT or op == SCALE or op == FOLD:
+    if op == CONVERT or op == SCALE or op == FOLD or op == SOFTCAP:
         return a
     if op == ADD:
         return max(a, b)
-    if op == MUL or op == SILU_MUL:
+    if op == MUL or op == SILU_MUL or op == GELU_MUL:
         return min(a, b)
     if op == INSERT:
         return max(a, x0 + 1)

@@ -10,9 +10,9 @@ from ticktrue.verify.stored import ELEMENT_BYTES, LINK, MEMORY, UNIT, Mask, Stor
 from ticktrue.verify.verdict import Findings
 
 _X0 = {Op.INSTALL, Op.SCALE, Op.MEAN_RSQRT, Op.CMUL, Op.ROPE, Op.MASK, Op.COMBINE, Op.DIVIDE, Op.MERGE, Op.TRANSPOSE,
-       Op.SPREAD, Op.INSERT}  # fmt: skip
-_X1 = {Op.INSTALL, Op.MEAN_RSQRT, Op.ROPE}
-_A = {Op.INSTALL: 3, Op.MASK: 1, Op.MOVE: 3, Op.MERGE: 4, Op.LANE_ARGMAX: 3}
+       Op.SPREAD, Op.INSERT, Op.SOFTCAP}  # fmt: skip
+_X1 = {Op.INSTALL, Op.MEAN_RSQRT, Op.ROPE, Op.MERGE}
+_A = {Op.INSTALL: 3, Op.MASK: 4, Op.MOVE: 3, Op.MERGE: 4, Op.LANE_ARGMAX: 3, Op.GATHER: 1, Op.SCATTER: 2}
 _WIDTH = {Op.LOAD, Op.GATHER, Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL}
 _DTYPE = _WIDTH | {Op.TRANSPOSE}
 
@@ -170,6 +170,9 @@ def _attributes(s: Stored, findings: Findings) -> None:
         (s.op == Op.DIVIDE, (x0 < 1) | (x0 > LANES - 1), "a head size that leaves a lane for l (x0)", x0),
         (s.op == Op.INSERT, (x0 < 0) | (x0 >= LANES), "a lane (x0)", x0),
         (s.op == Op.MASK, a0 < 0, "a first block (a0)", a0),
+        (s.op == Op.MASK, (a1 < 0) | (a2 < 0) | ((a1 == 0) & (a2 > 0)), "a window, and a ring only with one (a1, a2)", a1),
+        (s.op == Op.MASK, (a3 < 0) | (a3 >= s.timetable.kind.slots), "a slot of the step (a3)", a3),
+        (s.op == Op.MERGE, (x1 < 0) | ((x1 > 0) & (a3 % 2 != 0)), "two halves of equal size where they lie apart (x1)", x1),
         (s.op == Op.MOVE, (a0 < 0) | (a1 < 1) | (a0 + a1 > LANES), "lanes to take (a0, a1)", a0),
         (s.op == Op.MOVE, (a2 < 0) | (a2 + a1 > LANES), "lanes to fill (a2)", a2),
         (s.op == Op.MERGE, (x0 < 1) | (a0 < 1) | (a0 > LANES * np.maximum(x0, 1)), "beats for all columns of a source (x0)", x0),

@@ -13,9 +13,12 @@ GREATEST = 2**31 - 1
 BF16_LANES = VECTOR_BYTES // 2
 BEAT_VECTORS = 4
 VECTOR_LANES = 160  # bf16 columns in a vector
+PART = 256  # values of a part of a head that leaves a beat no two free lanes
+MAX_SLOTS = 1 << 12
+MAX_WIDTH = 1 << 22
 _PACKINGS = {
     RegionClass.WEIGHT: {Packing.TILES, Packing.ROWS},
-    RegionClass.CONST: {Packing.LANES, Packing.ROPE_A, Packing.ROPE_B},
+    RegionClass.CONST: {Packing.LANES, Packing.SHARD, Packing.ROPE_A, Packing.ROPE_B},
     RegionClass.STATE: {Packing.KV},
 }
 
@@ -46,11 +49,26 @@ def check_image(image: Image, system: System, findings: Findings) -> bool:
 
 def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
     key, fine = image.key, True
-    for name in ("max_context", "slots", "t_max", "vocab", "kv_heads", "heads", "head_dim"):
-        high = 1 if name == "slots" else GREATEST  # one slot in this version of the format
+    for name in ("max_context", "slots", "t_max", "vocab"):
+        high = MAX_SLOTS if name == "slots" else GREATEST
         if not whole(getattr(key, name), 1, high):
             findings.field("V112", f"key.{name}", f"expected 1 to {high:_}, found {getattr(key, name)!r}")
             fine = False
+    for i, a in enumerate(key.attention):
+        for name in ("heads", "kv_heads", "head_dim", "window", "ring"):
+            low, high = (0, GREATEST) if name in {"window", "ring"} else (1, MAX_WIDTH)
+            if not whole(getattr(a, name), low, high):
+                findings.field(
+                    "V112",
+                    f"key.attention[{i}].{name}",
+                    f"expected {low} to {high:_}, found {getattr(a, name)!r}",
+                )
+                fine = False
+    if not all(whole(kind, 0, len(key.attention) - 1) for kind in key.layer_kinds):
+        findings.field(
+            "V112", "key.layer_kinds", f"expected numbers below the {len(key.attention)} kinds of attention"
+        )
+        fine = False
     for name in ("chips", "h", "cp"):
         if not whole(getattr(key.plan, name), 1, LANE_BLOCKS * LANE_BLOCKS):
             findings.field(
@@ -73,10 +91,8 @@ def _plan(image: Image, system: System, findings: Findings) -> None:
     key, plan = image.key, image.key.plan
     rules = (
         ("key.plan.chips", plan.chips == plan.h * plan.cp, f"h * cp = {plan.h * plan.cp} chips, found {plan.chips}"),
-        ("key.plan.h", key.kv_heads % plan.h == 0, f"a divisor of {key.kv_heads} KV heads, found {plan.h}"),
         ("key.plan.cp", plan.cp & (plan.cp - 1) == 0 and plan.cp <= LANE_BLOCKS,
          f"a power of two up to {LANE_BLOCKS}, found {plan.cp}"),
-        ("key.kv_heads", key.heads % key.kv_heads == 0, f"a divisor of {key.heads} heads, found {key.kv_heads}"),
         ("key.plan.chips", plan.chips <= system.chips, f"at most the {system.chips} chips of {system.name}, found {plan.chips}"),
         ("key.system", key.system == system.name, f"{system.name}, found {key.system}"),
         ("key.facts", key.facts == system.fact_digest(), f"the facts of {system.name}, found others"),
@@ -84,6 +100,23 @@ def _plan(image: Image, system: System, findings: Findings) -> None:
     for where, fine, text in rules:
         if not fine:
             findings.field("V100", where, f"expected {text}")
+    for i, a in enumerate(key.attention):
+        ring = 0
+        if a.window:
+            need = max(plan.cp, ceil_div(a.window + key.t_max, BLOCK) + 1)
+            ring = 1 << (need - 1).bit_length()
+        of_kind = (
+            (
+                "kv_heads",
+                a.kv_heads % plan.h == 0,
+                f"a multiple of the degree over heads, {plan.h}, found {a.kv_heads}",
+            ),
+            ("heads", a.heads % a.kv_heads == 0, f"a multiple of the {a.kv_heads} KV heads, found {a.heads}"),
+            ("ring", a.ring == ring, f"a ring of {ring} blocks for a window of {a.window}, found {a.ring}"),
+        )
+        for name, fine, text in of_kind:
+            if not fine:
+                findings.field("V100", f"key.attention[{i}].{name}", f"expected {text}")
 
 
 def _tensor(t: Tensor, findings: Findings) -> bool:
@@ -138,7 +171,7 @@ def _packing(image: Image, r: Region, findings: Findings) -> None:
             "V100", where, f"a {r.cls.name.lower()} region is not packed as {Packing(r.packing).name}"
         )
         return
-    named = r.packing in {Packing.ROWS, Packing.LANES}
+    named = r.packing in {Packing.ROWS, Packing.LANES, Packing.SHARD}
     if not (0 <= r.tensor < len(image.tensors) if named else r.tensor == -1):
         findings.field("V100", where, f"expected {'a tensor' if named else 'no tensor'}, found {r.tensor}")
         return
@@ -152,7 +185,6 @@ def _packing(image: Image, r: Region, findings: Findings) -> None:
 def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
     """(field, what the packing rule gives, what is stored)."""
     key = image.key
-    rope_stride = ceil_div(4 * key.head_dim, VECTOR_BYTES)
     positions = BLOCK * ceil_div(key.max_context + key.t_max, BLOCK)
     match r.packing:
         case Packing.ROWS:
@@ -172,13 +204,23 @@ def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
                 ("p0", 0, r.p0),
                 ("p1", 0, r.p1),
             ]
+        case Packing.SHARD:
+            beats = ceil_div(image.tensors[r.tensor].shard, LANES)
+            out = [
+                ("stride", BEAT_VECTORS, r.stride),
+                ("count", beats, r.count),
+                ("p0", 0, r.p0),
+                ("p1", 0, r.p1),
+            ]
         case Packing.ROPE_A | Packing.ROPE_B:
+            kind = r.p1 if 0 <= r.p1 < len(key.attention) else 0
+            head_dim = key.attention[kind].head_dim
             rows = ROPE_ROWS if r.packing == Packing.ROPE_B else ceil_div(positions, ROPE_ROWS)
             out = [
-                ("stride", rope_stride, r.stride),
+                ("stride", ceil_div(4 * head_dim, VECTOR_BYTES), r.stride),
                 ("count", rows, r.count),
-                ("p0", key.head_dim, r.p0),
-                ("p1", 0, r.p1),
+                ("p0", head_dim, r.p0),
+                ("p1", kind, r.p1),
             ]
         case Packing.KV:
             out = _kv_fields(image, r, positions // BLOCK)
@@ -188,15 +230,25 @@ def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
 
 
 def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int]]:
-    """As `_derived`, of a state region: `hv` heads side by side from the first one, p1."""
+    """As `_derived`, of a state region: from its first element, p1, whole heads side by side, or for V a part of a wide head."""
     key = image.key
-    lanes = BF16_LANES if key.fmt == "bf16" else BF16_LANES // 2
-    local = key.kv_heads // key.plan.h
-    hv = min(max(1, lanes // key.head_dim), local)
-    first = r.p1 if 0 <= r.p1 < local and r.p1 % hv == 0 else 0
-    count = BLOCK * ceil_div(blocks, key.plan.cp)
-    return [("stride", ceil_div(hv * key.head_dim, lanes), r.stride), ("count", count, r.count), ("p1", first, r.p1),
-            ("p0", abs(r.p0), r.p0)]  # fmt: skip
+    layers = len(key.layer_kinds)
+    if not 0 <= r.p0 < 2 * layers:
+        return [("p0", min(max(r.p0, 0), 2 * layers - 1), r.p0)]
+    of = key.of_layer(r.p0 // 2)
+    lanes, d = BF16_LANES if key.fmt == "bf16" else BF16_LANES // 2, of.head_dim
+    local = of.kv_heads // key.plan.h
+    hv = min(max(1, lanes // d), local)
+    if r.p0 % 2 == 1 and d + 2 > LANES:
+        width, parts = ceil_div(PART, lanes), {h * d + e for h in range(local) for e in range(0, d, PART)}
+    else:
+        width, parts = ceil_div(hv * d, lanes), set(range(0, local * d, hv * d))
+    count = key.slots * BLOCK * ceil_div(of.ring or blocks, key.plan.cp)
+    return [
+        ("stride", width, r.stride),
+        ("count", count, r.count),
+        ("p1", r.p1 if r.p1 in parts else 0, r.p1),
+    ]
 
 
 def pieces_form(image: Image, findings: Findings) -> bool:
@@ -260,6 +312,8 @@ def _shards(image: Image, cut: set[int], findings: Findings) -> None:
     for r in image.regions:
         if r.packing == Packing.ROWS:
             rules.append((r.tensor, ceil_div(image.tensors[r.tensor].inputs, chips)))
+        elif r.packing == Packing.SHARD:
+            rules.append((r.tensor, ceil_div(image.tensors[r.tensor].outputs, chips)))
         elif r.packing == Packing.LANES:
             rules.append((r.tensor, image.tensors[r.tensor].inputs * image.tensors[r.tensor].outputs))
     for i, expected in rules:

@@ -4,7 +4,7 @@ import numpy as np
 
 from ticktrue.isa import Op, RegFn
 from ticktrue.isa.ops import BLOCK, ROPE_ROWS
-from ticktrue.program import Image, RegionClass, StepKind
+from ticktrue.program import Image, Packing, RegionClass, StepKind
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.verify.stored import MEMORY, READS, WRITES, Mask, Stored
@@ -24,7 +24,7 @@ _TOKEN_FUNCTIONS = (RegFn.TOKEN, RegFn.P_DIV, RegFn.P_MOD, RegFn.KV)
 
 
 def greatest(image: Image, kind: StepKind) -> Int64:
-    """Greatest value of each register function in a step: int64[functions]. The least is 0 for all."""
+    """Greatest value of each register function in a step, without a ring: int64[functions]. The least is 0 for all."""
     last = BLOCK * kind.blocks - 1
     out = np.zeros(len(RegFn), dtype=np.int64)
     out[RegFn.TOKEN] = image.key.vocab - 1
@@ -75,28 +75,50 @@ def _functions(s: Stored, findings: Findings) -> None:
         # a SCATTER outside state is V116, not a matter of its register
         legal |= (op == an_op) & (fn == a_fn) & (inside | (op == Op.SCATTER))
     s.each(findings, "V122", ~legal, "register function {} is not legal in this op and region", fn)
-    late = (
-        legal & np.isin(fn, [int(f) for f in _TOKEN_FUNCTIONS]) & (s.t[:, col.T_N] > s.timetable.kind.tokens)
-    )
+    kind, first = s.timetable.kind, s.v[:, col.V_A0]
+    last = first + s.t[:, col.T_N] - 1
+    token = legal & np.isin(fn, [int(f) for f in _TOKEN_FUNCTIONS])
+    rows = kind.slots * kind.tokens
+    s.each(findings, "V122", token & ((first < 0) | (last >= rows)),
+           f"takes the register of token row {{}} of a step of {rows}", last)  # fmt: skip
+    slot = token & (fn == RegFn.KV) & (first // kind.tokens != last // kind.tokens)
+    s.each(findings, "V122", slot, "takes registers of two slots, up to token row {}", last)
+    begin = legal & (fn == RegFn.LAST) & ((first < 0) | (first >= rows) | (first % kind.tokens != 0))
+    s.each(findings, "V122", begin, "expected the first token row of a slot, found {}", first)
+    _rings(s, findings)
+
+
+def _rings(s: Stored, findings: Findings) -> None:
+    """A SCATTER goes round in the ring of the layer whose state it writes."""
+    key = s.image.key
+    of_region = np.zeros(len(s.regions) + 1, dtype=np.int64)
+    for i, r in enumerate(s.regions):
+        if r.packing == Packing.KV:
+            of_region[i] = key.of_layer(r.p0 // 2).ring
+    expected, found = of_region[s.v[:, col.V_REGION]], s.v[:, col.V_A1]
+    scatter = (s.op == Op.SCATTER) & (_class_of(s) == RegionClass.STATE)
     s.each(
         findings,
-        "V122",
-        late,
-        f"takes the register of token {{}} of a step of {s.timetable.kind.tokens}",
-        s.t[:, col.T_N] - 1,
+        "V100",
+        scatter & (expected != found),
+        "expected the ring of the layer's state (a1), found {}",
+        found,
     )
 
 
 def _reach(s: Stored, findings: Findings) -> None:
     """V120, V121: by interval arithmetic; V112 for a row that touches more vectors than any memory has."""
     t, v, memory = s.t, s.v, MEMORY[s.op]
-    plan, top = s.image.key.plan, greatest(s.image, s.timetable.kind)
+    plan = s.image.key.plan
+    top = greatest(s.image, s.timetable.kind)[t[:, col.T_REGFN]]
+    ring = (t[:, col.T_REGFN] == RegFn.KV) & (v[:, col.V_A1] > 0)
+    top = np.where(ring, np.minimum(top, -(-v[:, col.V_A1] // plan.cp) * BLOCK - 1), top)
     sizes = np.array([plan.size(k) for k in range(3)], dtype=np.int64)
     ranked = t[:, col.T_RANKFN] != col.RANK_NONE
     parts = np.stack([
         (t[:, col.T_N] - 1) * t[:, col.T_STEP], (t[:, col.T_M] - 1) * t[:, col.T_STEP2],
         np.where(ranked, (sizes[t[:, col.T_PATTERN]] - 1) * t[:, col.T_RANKSTRIDE], 0),
-        top[t[:, col.T_REGFN]] * t[:, col.T_REGSTRIDE],
+        top * t[:, col.T_REGSTRIDE],
     ])  # fmt: skip
     low = v[:, col.V_BASE] + np.minimum(parts, 0).sum(axis=0)
     high = v[:, col.V_BASE] + np.maximum(parts, 0).sum(axis=0) + t[:, col.T_WIDTH]
@@ -107,7 +129,7 @@ def _reach(s: Stored, findings: Findings) -> None:
     stripe = memory & ((base + low < 0) | (base + high > s.table.group_vectors))
     _leaves(s, findings, out & ~stripe, (low, high))
     _leaves(s, findings, stripe, (low, high))
-    values = np.where(t[:, col.T_REGSTRIDE] != 0, top[t[:, col.T_REGFN]] + 1, 1).astype(float)
+    values = np.where(t[:, col.T_REGSTRIDE] != 0, top + 1, 1).astype(float)
     moved = values * t[:, col.T_N] * t[:, col.T_M] * t[:, col.T_WIDTH]
     s.each(findings, "V112", memory & (moved > MAX_VECTORS), f"can touch more than {MAX_VECTORS:_} vectors")
 

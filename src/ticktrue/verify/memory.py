@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ticktrue.isa import Op, RegFn, Unit
-from ticktrue.isa.ops import LANES, VECTOR_BYTES
+from ticktrue.isa.ops import BLOCK, LANES, VECTOR_BYTES
 from ticktrue.program import Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
@@ -89,7 +89,10 @@ def _accesses(scope: Scope, space: _Space) -> tuple[Int64, Int64]:
                        (k.A_WIDTH, col.C_WIDTH), (k.A_STRIDE, col.C_REGSTRIDE), (k.A_START, col.C_ISSUE),
                        (k.A_W, col.C_W)):  # fmt: skip
         a[:, to] = r[:, source]
-    a[:, k.A_VALUES] = greatest(scope.image, scope.timetable.kind)[r[:, col.C_REGFN]] + 1
+    values = greatest(scope.image, scope.timetable.kind)[r[:, col.C_REGFN]] + 1
+    ring = (r[:, col.C_REGFN] == RegFn.KV) & (r[:, col.C_A1] > 0)
+    places = -(-r[:, col.C_A1] // scope.image.key.plan.cp) * BLOCK
+    a[:, k.A_VALUES] = np.where(ring, np.minimum(values, places), values)
     a[:, k.A_END] = r[:, col.C_ISSUE] + r[:, col.C_SPAN]
     a[:, k.A_VISIBLE] = a[:, k.A_END] + table.latency[op]
     a[:, k.A_SIGNATURE] = _signatures(r)

@@ -48,7 +48,7 @@ def stored_rows(image: Image, timetable: Timetable, system: System, findings: Fi
 
 
 def _kind(image: Image, kind: StepKind, where: str, findings: Findings) -> None:
-    limits = (("tokens", 1, image.key.t_max), ("slots", 1, 1), ("blocks", 1, BLOCK_LIMIT))
+    limits = (("tokens", 1, image.key.t_max), ("slots", 1, image.key.slots), ("blocks", 1, BLOCK_LIMIT))
     for name, low, high in limits:
         if not whole(getattr(kind, name), low, high):
             findings.field(
@@ -134,7 +134,7 @@ def output_records(image: Image) -> dict[str, int]:
 
 def _outputs(image: Image, timetable: Timetable, findings: Findings) -> None:
     regions, where, kind = class_regions(image, timetable), timetable.kind.label(), timetable.kind
-    rows = kind.tokens if kind.logits == "all" else 1
+    rows = kind.slots * (kind.tokens if kind.logits == "all" else 1)
     for o in timetable.outputs:
         place = f"{where}, output {o.name}"
         if not all(whole(x, 0) for x in (o.region, o.base, o.rows, o.vectors)) or o.region >= len(regions):

@@ -35,5 +35,5 @@ def test_every_byte_of_memory_is_equal_after_each_step(
     for at, pos in ((0, 0), (tokens, tokens), (2 * tokens, 64 * blocks - tokens)):
         part = ids[at : at + max(1, tokens - 1)]
         fast.step(timetable, part, pos)
-        literal.run(part, pos)
+        literal.run([part], [pos])
         assert (fast.memory.words == plain.memory.words).all()
