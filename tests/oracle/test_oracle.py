@@ -209,8 +209,8 @@ def test_a_position_that_is_not_new_is_refused(random_model):
 
 
 def test_an_unknown_format_is_refused(random_model):
-    with pytest.raises(UnsupportedModel, match="found 'int8'"):
-        Oracle(*random_model(layers=1), "int8")
+    with pytest.raises(UnsupportedModel, match="found 'q4'"):
+        Oracle(*random_model(layers=1), "q4")
 
 
 @pytest.mark.parametrize("name", ["layers.0.q", "final_norm"])

@@ -11,6 +11,10 @@ F = np.float32
 BF16, F32 = arithmetic("bf16"), arithmetic("f32")
 
 
+def plain(head_dim):
+    return oa.Scoring(score_scale(head_dim))
+
+
 def scalar_exp(x):
     return exp(np.array([x], F))[0]
 
@@ -72,7 +76,7 @@ def operands(n, heads, kv_heads, head_dim, seed=0):
 @pytest.mark.parametrize("t", [0, 62, 63, 64, 65, 200])
 def test_attention_is_the_scalar_attention(t, fmt, equal_bits):
     q, k, v = operands(t + 1, 4, 2, 6)
-    got = oa.attend(q, k, v, fmt).reshape(t + 1, 4, 6)
+    got = oa.attend(q, k, v, fmt, plain(6)).reshape(t + 1, 4, 6)
     for head in range(4):
         expected = scalar_attention(q[t, head], k[:, head // 2], v[:, head // 2], t, fmt)
         assert equal_bits(got[t, head], expected)
@@ -81,7 +85,7 @@ def test_attention_is_the_scalar_attention(t, fmt, equal_bits):
 def test_head_dim_past_one_tile(equal_bits):
     """128 values of float32 are tiles of 80 and 48."""
     q, k, v = operands(3, 1, 1, 128)
-    got = oa.attend(q, k, v, F32)
+    got = oa.attend(q, k, v, F32, plain(128))
     assert equal_bits(got[2], scalar_attention(q[2, 0], k[:, 0], v[:, 0], 2, F32))
 
 
@@ -90,12 +94,12 @@ def test_lanes_wrap_at_256_blocks(equal_bits):
     n, head_dim = 16_600, 4
     _, k, v = operands(n, 1, 1, head_dim)
     q = bf16_round(np.random.default_rng(9).standard_normal((1, 1, head_dim)).astype(F))
-    got = oa.attend(q, k, v, BF16)
+    got = oa.attend(q, k, v, BF16, plain(4))
     at = np.array([n - 1])
     partials = []
     for first in range(0, n, 64):
         block = oa.KeyValueBlock(first, k[first : first + 64, 0], v[first : first + 64, 0])
-        part = oa.block_partial(np.ascontiguousarray(q[0].T), block, at, BF16)
+        part = oa.block_partial(np.ascontiguousarray(q[0].T), block, at, BF16, plain(4))
         partials.append((part.top[0], part.weight[0], list(part.out[:, 0])))
     _, l, o = scalar_tree(partials)
     assert equal_bits(got[0], bf16_round(np.array([total / l for total in o], F)))
@@ -140,7 +144,7 @@ def test_an_absent_side_copies_the_other_bit_for_bit(equal_bits):
 
 def test_order_of_lanes_is_a_tree(equal_bits):
     """Three lanes: h = 2 adds lane 2 to lane 0 before h = 1 adds lane 1."""
-    lanes = [partial(seed) for seed in (1, 2, 3)]
+    lanes = dict(enumerate(partial(seed) for seed in (1, 2, 3)))
     expected = oa.combine(oa.combine(lanes[0], lanes[2]), lanes[1])
     assert same(oa.combine_lanes(lanes), expected, equal_bits)
     assert not same(oa.combine(oa.combine(lanes[0], lanes[1]), lanes[2]), expected, equal_bits)
@@ -149,17 +153,17 @@ def test_order_of_lanes_is_a_tree(equal_bits):
 def test_blocks_are_absolute(equal_bits):
     """A row depends on where block edges lie: the same keys shifted by one position give other bits."""
     q, k, v = operands(130, 1, 1, 16)
-    whole = oa.attend(q[-1:], k, v, F32)
-    shifted = oa.attend(q[-1:], np.roll(k, 1, axis=0), np.roll(v, 1, axis=0), F32)
+    whole = oa.attend(q[-1:], k, v, F32, plain(16))
+    shifted = oa.attend(q[-1:], np.roll(k, 1, axis=0), np.roll(v, 1, axis=0), F32, plain(16))
     assert not equal_bits(whole, shifted)
 
 
 def test_query_chunks_change_nothing(equal_bits):
     q, k, v = operands(600, 2, 1, 8)
-    whole = oa.attend(q, k, v, BF16)
-    assert equal_bits(oa.attend(q[-1:], k, v, BF16), whole[-1:])
-    assert equal_bits(oa.attend(q[100:101], k[:101], v[:101], BF16), whole[100:101])
-    assert equal_bits(oa.attend(q[250:300], k[:300], v[:300], BF16), whole[250:300])
+    whole = oa.attend(q, k, v, BF16, plain(8))
+    assert equal_bits(oa.attend(q[-1:], k, v, BF16, plain(8)), whole[-1:])
+    assert equal_bits(oa.attend(q[100:101], k[:101], v[:101], BF16, plain(8)), whole[100:101])
+    assert equal_bits(oa.attend(q[250:300], k[:300], v[:300], BF16, plain(8)), whole[250:300])
 
 
 @pytest.mark.parametrize("head_dim", [32, 64, 128, 6])
