@@ -17,10 +17,14 @@ class Table:
         self.tensors, self.unrounded = tensors, values or {}
 
     def tensor(self, name):
-        return self.tensors[name]
+        return self.tensors[self.stored(name)]
 
     def values(self, name):
-        return self.unrounded[name]
+        return self.unrounded[self.stored(name)]
+
+    def stored(self, name):
+        """`lm_head` is `embed` where it is not stored."""
+        return "embed" if name == "lm_head" and name not in self.tensors else name
 
 
 def make_spec(**changes):
