@@ -198,7 +198,9 @@ class Scalar:
     def gated(self, h, names, rows=(slice(None),) * 3):
         """Rows 7 to 10 and 21."""
         gate, up = (self.product(h, name, at) for name, at in zip(names[:2], rows[:2], strict=True))
-        return self.product([self.round(self.gate(g, u)) for g, u in zip(gate, up, strict=True)], names[2], rows[2])
+        return self.product(
+            [self.round(self.gate(g, u)) for g, u in zip(gate, up, strict=True)], names[2], rows[2]
+        )
 
     def gate(self, g, u):
         if self.spec.activation is Activation.SILU:

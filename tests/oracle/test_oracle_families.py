@@ -152,7 +152,10 @@ MISTAKES = {
     "no query scale": ("gemma3", plus_one(query_scale=0.0)),
     "window of 6": ("gemma3", lambda spec: replace(spec, sliding=replace(spec.sliding, window=6))),
     "window of 4": ("gemma3", lambda spec: replace(spec, sliding=replace(spec.sliding, window=4))),
-    "theta of the full layers": ("gemma3", lambda spec: replace(spec, sliding=replace(spec.sliding, rope_theta=10_000.0))),
+    "theta of the full layers": (
+        "gemma3",
+        lambda spec: replace(spec, sliding=replace(spec.sliding, rope_theta=10_000.0)),
+    ),
     "no scaled embedding": ("gemma3", plus_one(embed_scale=1.0)),
     "SiLU": ("gemma3", plus_one(activation=Activation.SILU)),
     "no post norms": ("gemma3", plus_one(post_norms=False)),
@@ -207,8 +210,12 @@ def test_eight_bit_formats_take_unrounded_weights(random_model, tokens, equal_bi
     ids = tokens(5, spec.vocab)
     right = Oracle(spec, weights, "int8").forward(ids).logits
     rounded = {
-        name: (bits.astype(np.uint32) << 16).view(F) for name, bits in weights.tensors.items() if bits.ndim == 2
+        name: (bits.astype(np.uint32) << 16).view(F)
+        for name, bits in weights.tensors.items()
+        if bits.ndim == 2
     }
-    assert not equal_bits(Oracle(spec, type(weights)(weights.tensors, rounded), "int8").forward(ids).logits, right)
+    assert not equal_bits(
+        Oracle(spec, type(weights)(weights.tensors, rounded), "int8").forward(ids).logits, right
+    )
     kept = {name: v for name, v in weights.unrounded.items() if not name.endswith(("embed", "router"))}
     assert equal_bits(Oracle(spec, type(weights)(weights.tensors, kept), "int8").forward(ids).logits, right)
