@@ -7,7 +7,9 @@ T410 network, T411 no pip, T412 wrong digest, T413 disk full, T414 hub, T415 cac
 """
 
 from ticktrue.model.chat import ChatTemplate
+from ticktrue.model.family import Family
 from ticktrue.model.fetch import cached, fetch
+from ticktrue.model.huggingface import read_spec
 from ticktrue.model.load import Model, load_model, load_weights, resolve
 from ticktrue.model.registry import (
     DEFAULT_MODEL,
@@ -22,7 +24,6 @@ from ticktrue.model.spec import (
     Attention,
     Experts,
     FactorScaling,
-    Family,
     LatentAttention,
     LayerKind,
     LinearScaling,
@@ -30,10 +31,11 @@ from ticktrue.model.spec import (
     ModelSpec,
     RopeScaling,
     SlidingAttention,
+    YarnScaling,
 )
 from ticktrue.model.tensor_file import Progress
 from ticktrue.model.tokenizer import TextStream, Tokenizer
-from ticktrue.model.weights import Weights, canonical_shapes
+from ticktrue.model.weights import Weights, canonical_shapes, in_eight_bits
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -56,13 +58,16 @@ __all__ = [
     "TextStream",
     "Tokenizer",
     "Weights",
+    "YarnScaling",
     "cached",
     "canonical_shapes",
     "default_cache_dir",
     "fetch",
+    "in_eight_bits",
     "list_models",
     "load_model",
     "load_weights",
+    "read_spec",
     "registry_model",
     "resolve",
     "rope_inv_freq",

@@ -45,8 +45,8 @@ def check_bf16(bits: npt.NDArray[np.uint16], name: str) -> None:
         raise _non_finite(name, index, float(from_bf16(bits.reshape(-1)[index : index + 1])[0]))
 
 
-def check_float32(values: npt.NDArray[np.float32], name: str) -> None:
-    """Refuse float32 values that hold a NaN or an infinity.
+def check_float32(values: npt.NDArray[np.float32], name: str, first: int = 0) -> None:
+    """Refuse float32 values that hold a NaN or an infinity; `first` is the flat index of values[0] in the tensor.
 
     Raises:
         InputError: T346, naming tensor and index.
@@ -54,7 +54,7 @@ def check_float32(values: npt.NDArray[np.float32], name: str) -> None:
     bad = ~np.isfinite(values.reshape(-1))
     if bad.any():
         index = int(np.argmax(bad))
-        raise _non_finite(name, index, float(values.reshape(-1)[index]))
+        raise _non_finite(name, first + index, float(values.reshape(-1)[index]))
 
 
 def from_bf16(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:

@@ -1,5 +1,6 @@
 """Stored bytes to canonical values: matrices as bfloat16 bits, vectors as float32 (numerics rows 1 and 2)."""
 
+from collections.abc import Iterator
 from functools import cache
 from math import prod
 from typing import Any
@@ -51,6 +52,36 @@ def matrix_bf16(raw: npt.NDArray[np.uint8], tensor: StoredTensor, name: str) -> 
             values = _float32(rows[first : first + step], tensor.kind)
             out[first : first + step] = to_bf16(values, name, first * columns)
     return out.reshape(tensor.shape)
+
+
+def matrix_float32(raw: npt.NDArray[np.uint8], tensor: StoredTensor, name: str) -> npt.NDArray[np.float32]:
+    """float32[rows, columns]: a stored matrix as numerics row 1 gives it.
+
+    Raises:
+        InputError: T346, naming the tensor and the index, for a NaN or an infinity.
+    """
+    out = np.empty(tensor.shape, dtype=np.float32)
+    for first, values in float32_rows(raw, tensor, name):
+        out[first : first + len(values)] = values
+    return out
+
+
+def float32_rows(
+    raw: npt.NDArray[np.uint8], tensor: StoredTensor, name: str
+) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+    """A stored matrix as float32, some rows at a time: (first row, float32[rows, columns]).
+
+    Raises:
+        InputError: T346, naming the tensor and the index, for a NaN or an infinity.
+    """
+    rows = raw.reshape(tensor.shape[0], -1)
+    columns = prod(tensor.shape[1:])
+    step = max(1, _CHUNK_VALUES // columns)
+    for first in range(0, rows.shape[0], step):
+        with np.errstate(over="ignore", invalid="ignore"):  # non-finite values are reported below
+            values = _float32(rows[first : first + step], tensor.kind)
+        check_float32(values, name, first * columns)
+        yield first, values
 
 
 def vector_float32(raw: npt.NDArray[np.uint8], tensor: StoredTensor, name: str) -> npt.NDArray[np.float32]:

@@ -57,7 +57,8 @@ class HuggingFaceFiles:
 
     def weights(self, spec: ModelSpec) -> Weights:
         """The canonical weights, checked, not yet converted."""
-        return Weights(spec, open_safetensors(self._path), HuggingFaceNaming(), str(self._path))
+        file = open_safetensors(self._path)
+        return Weights(spec, file, HuggingFaceNaming(spec, file.tensors), str(self._path))
 
     def tokenizer(self, spec: ModelSpec) -> Tokenizer:
         """The tokenizer of tokenizer.json."""

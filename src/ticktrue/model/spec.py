@@ -9,12 +9,14 @@ import msgspec
 import numpy as np
 
 from ticktrue.errors import InputError, UnsupportedModel
+from ticktrue.model.family import Family
 
 MAX_LAYERS = 4_096
 MAX_WIDTH = 1 << 22  # hidden, ffn, heads * head_dim: far above any published model
 MAX_HEADS = 4_096
 MAX_HEAD_DIM = 4_096
 MAX_VOCAB = 1 << 24
+MAX_EXPERTS = 1 << 16
 MAX_POSITIONS = 1 << 31
 
 SPEC_SCHEMA = "ticktrue/model-spec/v1"
@@ -24,52 +26,6 @@ _OUTSIDE_DIGEST = frozenset({"name", "bos", "eos"})
 
 # Fields of the first version count always, later ones only where they say something: a Llama's digest stays what it was.
 _ALWAYS_IN_DIGEST = frozenset({"rope_scaling", "tied_embeddings", "attention_bias", "mlp_bias"})
-
-
-class Family(StrEnum):
-    """Model families known by name; only those in `RUNNABLE` can be loaded."""
-
-    LLAMA = "llama"
-    MISTRAL = "mistral"
-    MIXTRAL = "mixtral"
-    QWEN2 = "qwen2"
-    QWEN3 = "qwen3"
-    QWEN3_MOE = "qwen3_moe"
-    GEMMA2 = "gemma2"
-    GEMMA3 = "gemma3"
-    GEMMA4 = "gemma4"
-    GPT_OSS = "gpt_oss"
-    DEEPSEEK_V3 = "deepseek_v3"
-    PHI3 = "phi3"
-    SMOLLM3 = "smollm3"
-
-
-RUNNABLE = frozenset({Family.LLAMA})
-
-_ALIASES = {
-    "gemma3_text": Family.GEMMA3,
-    "gemma4_text": Family.GEMMA4,
-    "gpt-oss": Family.GPT_OSS,
-    "deepseek2": Family.DEEPSEEK_V3,
-    "qwen3moe": Family.QWEN3_MOE,
-}
-
-
-def family_of(kind: str, where: str) -> Family:
-    """The runnable family called `kind` (`model_type` or `general.architecture`).
-
-    Raises:
-        UnsupportedModel: T330, naming the family.
-    """
-    known = _ALIASES.get(kind) or next((family for family in Family if family == kind), None)
-    if known is not None and known in RUNNABLE:
-        return known
-    what = f"family {kind!r} is known but not runnable yet" if known else f"unknown model family {kind!r}"
-    raise UnsupportedModel(
-        f"{what}; expected one of: {', '.join(sorted(RUNNABLE))}",
-        where=where,
-        hint="Llama-shaped models (Llama, SmolLM, SmolLM2, TinyLlama) run today",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +53,16 @@ class FactorScaling:
 
 
 RopeScaling = LinearScaling | Llama3Scaling | FactorScaling
+
+
+@dataclass(frozen=True, slots=True)
+class YarnScaling:
+    """YaRN: long waves divided by `factor`, a ramp by turns over the original context. Known, not run yet."""
+
+    factor: float
+    original_max_positions: int
+    beta_fast: float
+    beta_slow: float
 
 
 class Activation(StrEnum):
@@ -227,21 +193,24 @@ class ModelSpec:
     layer_kinds: tuple[LayerKind, ...] = ()
     experts: Experts | None = None
     latent: LatentAttention | None = None
+    yarn: YarnScaling | None = None
 
     def __post_init__(self) -> None:
         for name, most in _LIMITS.items():
             _check_integer(name, getattr(self, name), most)
         _check_shape(self)
-        _check_real("rope_theta", self.rope_theta, above=1.0)
-        _check_real("rms_eps", self.rms_eps, above=0.0)
-        if self.rms_eps >= 1.0:
-            raise _absurd("rms_eps", "a number below 1", self.rms_eps)
-        for name in ("rms_eps", "embed_scale", "query_scale", "score_softcap", "final_softcap", "gate_limit"):
-            object.__setattr__(self, name, float(np.float32(getattr(self, name))))
+        _check_constants(self)
         if self.rope_scaling is not None:
             _check_scaling(self.rope_scaling, self.head_dim)
-        for name in ("attention_bias", "mlp_bias"):
-            if getattr(self, name):
+        _check_kinds(self)
+        if self.sliding is not None:
+            _check_sliding(self.sliding, self.heads)
+        if self.experts is not None:
+            _check_experts(self.experts, self.layers)
+        if self.latent is not None:
+            _check_latent(self.latent, self)
+        for name, allowed in _BIASED.items():
+            if getattr(self, name) and self.family not in allowed:
                 raise UnsupportedModel(
                     f"{name} is true: biases are not supported in family {self.family}",
                     code="T333",
@@ -308,6 +277,16 @@ _LIMITS = {
 }
 
 
+# Families in which a part has biases; GPT-OSS is known, not run.
+_BIASED = {
+    "attention_bias": frozenset({Family.QWEN2, Family.GPT_OSS}),
+    "output_bias": frozenset({Family.GPT_OSS}),
+    "mlp_bias": frozenset({Family.GPT_OSS}),
+}
+
+_ROUTERS = ("softmax", "sigmoid")
+
+
 def _absurd(field: str, expected: str, found: object) -> InputError:
     return InputError(f"{field} must be {expected}, found {found!r}", code="T342", where=field)
 
@@ -334,6 +313,84 @@ def _check_shape(spec: ModelSpec) -> None:
         raise _absurd("heads", f"a multiple of kv_heads = {spec.kv_heads}", spec.heads)
     if spec.heads * spec.head_dim > MAX_WIDTH:
         raise _absurd("head_dim", f"at most {MAX_WIDTH:,} / heads", spec.head_dim)
+
+
+def _check_constants(spec: ModelSpec) -> None:
+    """Numbers that are rounded to float32 as they are used; the rounded value is what the spec keeps."""
+    _check_real("rope_theta", spec.rope_theta, above=1.0)
+    _check_real("rms_eps", spec.rms_eps, above=0.0)
+    if spec.rms_eps >= 1.0:
+        raise _absurd("rms_eps", "a number below 1", spec.rms_eps)
+    _check_real("embed_scale", spec.embed_scale, above=0.0)
+    _check_real("rotary_fraction", spec.rotary_fraction, above=0.0)
+    if spec.rotary_fraction > 1.0:
+        raise _absurd("rotary_fraction", "at most 1", spec.rotary_fraction)
+    for name in ("query_scale", "score_softcap", "final_softcap", "gate_limit"):
+        if getattr(spec, name) != 0:
+            _check_real(name, getattr(spec, name), above=0.0)
+    for name in ("rms_eps", "embed_scale", "query_scale", "score_softcap", "final_softcap", "gate_limit"):
+        try:
+            rounded = np.float32(getattr(spec, name))
+        except OverflowError:
+            rounded = np.float32(np.inf)
+        if not np.isfinite(rounded):
+            raise _absurd(name, "finite in float32", getattr(spec, name))
+        object.__setattr__(spec, name, float(rounded))
+    if not isinstance(spec.activation, Activation):
+        raise _absurd("activation", f"one of {', '.join(Activation)}", spec.activation)
+
+
+def _check_kinds(spec: ModelSpec) -> None:
+    kinds = spec.layer_kinds
+    if kinds and len(kinds) != spec.layers:
+        raise _absurd("layer_kinds", f"empty or {spec.layers} kinds, one per layer", len(kinds))
+    for kind in kinds:
+        if not isinstance(kind, LayerKind):
+            raise _absurd("layer_kinds", f"made of {', '.join(LayerKind)}", kind)
+    slides = LayerKind.SLIDING in kinds
+    if slides and spec.sliding is None:
+        raise _absurd("sliding", "given, since a layer slides", None)
+    if spec.sliding is not None and not slides:
+        raise _absurd("sliding", "absent, since no layer slides", spec.sliding)
+    if kinds and not slides:
+        object.__setattr__(spec, "layer_kinds", ())  # one spelling of "all full", so one digest
+    if spec.k_is_v and not spec.v_norm:
+        raise _absurd("k_is_v", "false where v_norm is (V is the K projection under its own norm)", True)
+    if spec.k_is_v and spec.attention_bias:
+        raise _absurd("k_is_v", "false where attention_bias is true (there is no V projection to bias)", True)
+
+
+def _check_sliding(sliding: SlidingAttention, heads: int) -> None:
+    _check_integer("sliding.window", sliding.window, MAX_POSITIONS)
+    _check_integer("sliding.kv_heads", sliding.kv_heads, MAX_HEADS)
+    _check_integer("sliding.head_dim", sliding.head_dim, MAX_HEAD_DIM)
+    if sliding.head_dim % 2:
+        raise _absurd("sliding.head_dim", "even", sliding.head_dim)
+    if heads % sliding.kv_heads:
+        raise _absurd("sliding.kv_heads", f"a divisor of heads = {heads}", sliding.kv_heads)
+    if heads * sliding.head_dim > MAX_WIDTH:
+        raise _absurd("sliding.head_dim", f"at most {MAX_WIDTH:,} / heads", sliding.head_dim)
+    _check_real("sliding.rope_theta", sliding.rope_theta, above=1.0)
+    if sliding.rope_scaling is not None:
+        _check_scaling(sliding.rope_scaling, sliding.head_dim)
+
+
+def _check_experts(experts: Experts, layers: int) -> None:
+    _check_integer("experts.count", experts.count, MAX_EXPERTS)
+    _check_integer("experts.per_token", experts.per_token, experts.count)
+    _check_integer("experts.ffn", experts.ffn, MAX_WIDTH)
+    for name, most in (("shared", MAX_EXPERTS), ("dense_layers", layers)):
+        if getattr(experts, name) != 0:
+            _check_integer(f"experts.{name}", getattr(experts, name), most)
+    if experts.router not in _ROUTERS:
+        raise _absurd("experts.router", f"one of {', '.join(_ROUTERS)}", experts.router)
+
+
+def _check_latent(latent: LatentAttention, spec: ModelSpec) -> None:
+    for field in fields(latent):
+        _check_integer(f"latent.{field.name}", getattr(latent, field.name), MAX_WIDTH)
+    if spec.layer_kinds:
+        raise _absurd("latent", "absent where layers slide", latent)
 
 
 def _check_scaling(scaling: RopeScaling, head_dim: int) -> None:

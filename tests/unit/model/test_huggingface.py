@@ -112,8 +112,8 @@ def test_missing_or_mistyped_field_is_named(tmp_path: Path, changes: dict[str, o
 
 
 def test_other_family_is_refused_whatever_else_it_lacks(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
-    with pytest.raises(UnsupportedModel, match="qwen2"):
+    (tmp_path / "config.json").write_text('{"model_type": "phi3"}')
+    with pytest.raises(UnsupportedModel, match="phi3"):
         read_config(tmp_path)
 
 
