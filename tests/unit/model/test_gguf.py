@@ -88,7 +88,6 @@ def test_rope_divisors_are_read(tmp_path: Path) -> None:
     [
         ({"general__architecture": "gemma2"}, "T330", "gemma2"),
         ({"general__architecture": "gemma4"}, "T330", "gemma4"),
-        ({"general__architecture": "deepseek2"}, "T330", "deepseek2"),
         ({"general__architecture": "rwkv7"}, "T330", "rwkv7"),
         ({"llama__expert_count": 8}, "T333", "expert_count"),
         ({"llama__attention__sliding_window": 4096}, "T333", "sliding_window"),

@@ -17,9 +17,12 @@ CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 
 
+_NO_TEXT = msgspec.Raw(b"null")
+
+
 class _Kind(msgspec.Struct, frozen=True):
     model_type: str
-    text_config: msgspec.Raw | None = None
+    text_config: msgspec.Raw = _NO_TEXT
     tie_word_embeddings: bool | None = None
 
 
@@ -61,7 +64,7 @@ def read_spec(path: Path) -> ModelSpec:
     kind = decode(data, _Kind, path)
     family = family_of(kind.model_type, str(path), planned=True)
     untied = False
-    if kind.text_config is not None:
+    if bytes(kind.text_config) != bytes(_NO_TEXT):
         data, untied = kind.text_config, kind.tie_word_embeddings is False
     spec = _read_family(family, data, path)
     return replace(spec, tied_embeddings=False) if untied else spec
