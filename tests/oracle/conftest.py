@@ -6,16 +6,25 @@ import numpy as np
 import pytest
 
 from ticktrue.model import DEFAULT_MODEL, Family, ModelSpec, default_cache_dir, load_model
+from ticktrue.model.bf16 import to_bf16
+from ticktrue.model.weights import canonical_shapes
 
 
 class Table:
-    """Tensors by canonical name."""
+    """Tensors by canonical name, and the values of the matrices before they are rounded to bf16."""
 
-    def __init__(self, tensors):
-        self.tensors = tensors
+    def __init__(self, tensors, values=None):
+        self.tensors, self.unrounded = tensors, values or {}
 
     def tensor(self, name):
-        return self.tensors[name]
+        return self.tensors[self.stored(name)]
+
+    def values(self, name):
+        return self.unrounded[self.stored(name)]
+
+    def stored(self, name):
+        """`lm_head` is `embed` where it is not stored."""
+        return "embed" if name == "lm_head" and name not in self.tensors else name
 
 
 def make_spec(**changes):
@@ -24,34 +33,23 @@ def make_spec(**changes):
     return ModelSpec(**(shape | fixed | {"max_positions": 32_768} | changes))
 
 
+GAINS = {"embed": 16.0, "lm_head": 3.0, "q": 1.5, "k": 1.5, "router": 2.0}
+
+
 def make_weights(spec, seed):
-    """Random bf16 matrices of unit gain and norms near 1."""
+    """Random matrices of about unit gain, norms near 1, the other vectors near 0."""
     rng = np.random.default_rng(seed)
-
-    def matrix(outs, ins, gain=1.0):
-        values = (gain * rng.standard_normal((outs, ins)) / np.sqrt(ins)).astype(np.float32)
-        return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-
-    def norm():
-        return (1 + 0.1 * rng.standard_normal(spec.hidden)).astype(np.float32)
-
-    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
-    tensors = {"embed": matrix(spec.vocab, spec.hidden, 16.0), "final_norm": norm()}
-    tensors["lm_head"] = matrix(spec.vocab, spec.hidden, 3.0)
-    for layer in range(spec.layers):
-        at = f"layers.{layer}."
-        tensors |= {
-            at + "attn_norm": norm(),
-            at + "q": matrix(queries, spec.hidden, 1.5),
-            at + "k": matrix(keys, spec.hidden, 1.5),
-            at + "v": matrix(keys, spec.hidden),
-            at + "o": matrix(spec.hidden, queries),
-            at + "ffn_norm": norm(),
-            at + "gate": matrix(spec.ffn, spec.hidden),
-            at + "up": matrix(spec.ffn, spec.hidden),
-            at + "down": matrix(spec.hidden, spec.ffn),
-        }
-    return Table(tensors)
+    tensors, values = {}, {}
+    for name, shape in canonical_shapes(spec).items():
+        part = name.rpartition(".")[2]
+        if len(shape) == 1:
+            centre = 1 if "norm" in part or part == "layer_scalar" else 0
+            tensors[name] = (centre + 0.1 * rng.standard_normal(shape)).astype(np.float32)
+            continue
+        gain = GAINS.get(part, 1.0)
+        values[name] = (gain * rng.standard_normal(shape) / np.sqrt(shape[1])).astype(np.float32)
+        tensors[name] = to_bf16(values[name], name)
+    return Table(tensors, values)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,10 @@ F = np.float32
 BF16, F32 = arithmetic("bf16"), arithmetic("f32")
 
 
+def plain(head_dim):
+    return oa.Scoring(score_scale(head_dim))
+
+
 def scalar_exp(x):
     return exp(np.array([x], F))[0]
 
@@ -72,7 +76,7 @@ def operands(n, heads, kv_heads, head_dim, seed=0):
 @pytest.mark.parametrize("t", [0, 62, 63, 64, 65, 200])
 def test_attention_is_the_scalar_attention(t, fmt, equal_bits):
     q, k, v = operands(t + 1, 4, 2, 6)
-    got = oa.attend(q, k, v, fmt).reshape(t + 1, 4, 6)
+    got = oa.attend(q, k, v, fmt, plain(6)).reshape(t + 1, 4, 6)
     for head in range(4):
         expected = scalar_attention(q[t, head], k[:, head // 2], v[:, head // 2], t, fmt)
         assert equal_bits(got[t, head], expected)
@@ -81,7 +85,7 @@ def test_attention_is_the_scalar_attention(t, fmt, equal_bits):
 def test_head_dim_past_one_tile(equal_bits):
     """128 values of float32 are tiles of 80 and 48."""
     q, k, v = operands(3, 1, 1, 128)
-    got = oa.attend(q, k, v, F32)
+    got = oa.attend(q, k, v, F32, plain(128))
     assert equal_bits(got[2], scalar_attention(q[2, 0], k[:, 0], v[:, 0], 2, F32))
 
 
@@ -90,12 +94,12 @@ def test_lanes_wrap_at_256_blocks(equal_bits):
     n, head_dim = 16_600, 4
     _, k, v = operands(n, 1, 1, head_dim)
     q = bf16_round(np.random.default_rng(9).standard_normal((1, 1, head_dim)).astype(F))
-    got = oa.attend(q, k, v, BF16)
+    got = oa.attend(q, k, v, BF16, plain(4))
     at = np.array([n - 1])
     partials = []
     for first in range(0, n, 64):
         block = oa.KeyValueBlock(first, k[first : first + 64, 0], v[first : first + 64, 0])
-        part = oa.block_partial(np.ascontiguousarray(q[0].T), block, at, BF16)
+        part = oa.block_partial(np.ascontiguousarray(q[0].T), block, at, BF16, plain(4))
         partials.append((part.top[0], part.weight[0], list(part.out[:, 0])))
     _, l, o = scalar_tree(partials)
     assert equal_bits(got[0], bf16_round(np.array([total / l for total in o], F)))
@@ -104,6 +108,92 @@ def test_lanes_wrap_at_256_blocks(equal_bits):
     for partial in partials[1:]:
         ascending = scalar_combine(ascending, partial)
     assert not equal_bits(np.array([total / ascending[1] for total in ascending[2]], F), unrounded)
+
+
+def brute_force(q, k, v, visible, scale):
+    """Float64 softmax attention of one row over the positions in `visible`, of any order."""
+    s = np.array([scale * float(np.dot(q.astype(np.float64), k[i].astype(np.float64))) for i in visible])
+    p = np.exp(s - s.max())
+    return (p[:, None] * v[visible].astype(np.float64)).sum(axis=0) / p.sum()
+
+
+@pytest.mark.parametrize("window", [1, 2, 5, 63, 64, 65, 100, 128, 129, 400])
+def test_a_window_sees_exactly_the_last_positions(window):
+    """Brute force at every position to 200: t - W + 1 to t, whatever the blocks; one more or fewer is seen."""
+    q, k, v = operands(201, 1, 1, 6)
+    got = oa.attend(q, k, v, F32, oa.Scoring(F(0.125), window))
+    differs = 0
+    for t in range(201):
+        visible = [i for i in range(t + 1) if t - i < window]
+        right = brute_force(q[t, 0], k[:, 0], v[:, 0], visible, 0.125)
+        assert np.abs(got[t] - right).max() < 1e-5
+        if window <= t:
+            more = brute_force(q[t, 0], k[:, 0], v[:, 0], [t - window, *visible], 0.125)
+            differs += np.abs(got[t] - more).max() > 1e-4
+    assert differs == max(0, 201 - window)
+
+
+@pytest.mark.parametrize("fmt", [BF16, F32], ids=["bf16", "f32"])
+def test_a_window_forgets_bit_for_bit(fmt, equal_bits):
+    """What lies before the window changes no bit, even in a block the window starts in."""
+    q, k, v = operands(300, 2, 1, 8)
+    scoring = oa.Scoring(F(0.5), 70)
+    whole = oa.attend(q[-1:], k, v, fmt, scoring)
+    other_k, other_v = k.copy(), v.copy()
+    other_k[: 300 - 70] *= F(7)
+    other_v[: 300 - 70] -= F(3)
+    assert equal_bits(oa.attend(q[-1:], other_k, other_v, fmt, scoring), whole)
+    other_v[300 - 70] -= F(3)
+    assert not equal_bits(oa.attend(q[-1:], other_k, other_v, fmt, scoring), whole)
+
+
+def test_a_window_keeps_absolute_blocks_and_lanes(equal_bits):
+    """At position 16,500 a window of 200 is blocks 254 to 257, in lanes 254, 255, 0 and 1."""
+    t, window, head_dim = 16_500, 200, 4
+    _, k, v = operands(t + 1, 1, 1, head_dim)
+    q = bf16_round(np.random.default_rng(9).standard_normal((1, 1, head_dim)).astype(F))
+    got = oa.attend(q, k, v, BF16, oa.Scoring(F(1), window))
+    partials = []
+    for first in range(254 * 64, t + 1, 64):
+        at = slice(max(first, t - window + 1), first + 64)
+        block = oa.KeyValueBlock(at.start, k[at, 0], v[at, 0])
+        part = oa.block_partial(
+            np.ascontiguousarray(q[0].T), block, np.array([t]), BF16, oa.Scoring(F(1), window)
+        )
+        partials.append((part.top[0], part.weight[0], list(part.out[:, 0])))
+    b254, b255, b256, b257 = partials
+    # level 128 meets no pair; level 1 of the tree is reached by lanes 0 and 1 after 254 and 255 came down
+    left = scalar_combine(b256, b254)
+    right = scalar_combine(b257, b255)
+    _, l, o = scalar_combine(left, right)
+    assert equal_bits(got[0], bf16_round(np.array([total / l for total in o], F)))
+
+
+def test_a_sink_by_hand(equal_bits):
+    """One position of score 0, value 3 and a sink of 0: half the weight is the sink's."""
+    q, k, v = np.zeros((1, 1, 2), F), np.zeros((1, 1, 2), F), np.full((1, 1, 2), 3, F)
+    got = oa.attend(q, k, v, F32, oa.Scoring(F(1), sinks=np.zeros(1, F)))
+    assert equal_bits(got, [[1.5, 1.5]])
+
+
+def test_each_head_has_its_own_sink(equal_bits):
+    """The sink is combined last, with weight 1 and no value."""
+    q, k, v = operands(5, 4, 2, 6)
+    sinks = np.array([-1, 0, 1, 2], F)
+    got = oa.attend(q, k, v, F32, oa.Scoring(score_scale(6), sinks=sinks)).reshape(5, 4, 6)
+    for head, sink in enumerate(sinks):
+        block = scalar_block(q[4, head], k[:, head // 2], v[:, head // 2], 0, 4, F32)
+        _, l, o = scalar_combine(block, (sink, F(1), [F(0)] * 6))
+        assert equal_bits(got[4, head], np.array([total / l for total in o], F))
+
+
+def test_a_score_softcap_limits_scores():
+    """Two scores of 1,000 and 0 under a cap of 1: weights e and 1."""
+    q = np.array([[[1000.0, 0.0]]], F)
+    k = np.array([[[1.0, 0.0]], [[0.0, 0.0]]], F)
+    v = np.array([[[1.0, 1.0]], [[0.0, 0.0]]], F)
+    got = oa.attend(q, k, v, F32, oa.Scoring(F(1), cap=F(1)))
+    assert np.abs(got - np.e / (np.e + 1)).max() < 1e-6
 
 
 def partial(seed, rows=200, head_dim=3, present=True):
@@ -140,7 +230,7 @@ def test_an_absent_side_copies_the_other_bit_for_bit(equal_bits):
 
 def test_order_of_lanes_is_a_tree(equal_bits):
     """Three lanes: h = 2 adds lane 2 to lane 0 before h = 1 adds lane 1."""
-    lanes = [partial(seed) for seed in (1, 2, 3)]
+    lanes = dict(enumerate(partial(seed) for seed in (1, 2, 3)))
     expected = oa.combine(oa.combine(lanes[0], lanes[2]), lanes[1])
     assert same(oa.combine_lanes(lanes), expected, equal_bits)
     assert not same(oa.combine(oa.combine(lanes[0], lanes[1]), lanes[2]), expected, equal_bits)
@@ -149,17 +239,17 @@ def test_order_of_lanes_is_a_tree(equal_bits):
 def test_blocks_are_absolute(equal_bits):
     """A row depends on where block edges lie: the same keys shifted by one position give other bits."""
     q, k, v = operands(130, 1, 1, 16)
-    whole = oa.attend(q[-1:], k, v, F32)
-    shifted = oa.attend(q[-1:], np.roll(k, 1, axis=0), np.roll(v, 1, axis=0), F32)
+    whole = oa.attend(q[-1:], k, v, F32, plain(16))
+    shifted = oa.attend(q[-1:], np.roll(k, 1, axis=0), np.roll(v, 1, axis=0), F32, plain(16))
     assert not equal_bits(whole, shifted)
 
 
 def test_query_chunks_change_nothing(equal_bits):
     q, k, v = operands(600, 2, 1, 8)
-    whole = oa.attend(q, k, v, BF16)
-    assert equal_bits(oa.attend(q[-1:], k, v, BF16), whole[-1:])
-    assert equal_bits(oa.attend(q[100:101], k[:101], v[:101], BF16), whole[100:101])
-    assert equal_bits(oa.attend(q[250:300], k[:300], v[:300], BF16), whole[250:300])
+    whole = oa.attend(q, k, v, BF16, plain(8))
+    assert equal_bits(oa.attend(q[-1:], k, v, BF16, plain(8)), whole[-1:])
+    assert equal_bits(oa.attend(q[100:101], k[:101], v[:101], BF16, plain(8)), whole[100:101])
+    assert equal_bits(oa.attend(q[250:300], k[:300], v[:300], BF16, plain(8)), whole[250:300])
 
 
 @pytest.mark.parametrize("head_dim", [32, 64, 128, 6])

@@ -1,32 +1,25 @@
-"""An independent reference of the canonical numerics for the Llama family, formats `bf16` and `f32`, greedy.
+"""An independent reference of the canonical numerics for every runnable family and format, greedy.
 
 Written from docs/numerics.md alone and sharing no code with `ticktrue.kernels`: it is the other witness
 of every bit. All positions of a call are worked on as one matrix; rows are independent, so whole prompts,
 chunks and single steps give equal bits.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from ticktrue.errors import Bug, InputError
+from ticktrue.errors import InputError
 from ticktrue.graph.oracle_attention import attend
+from ticktrue.graph.oracle_experts import gated, mixed
 from ticktrue.graph.oracle_format import Arithmetic, arithmetic
-from ticktrue.graph.oracle_math import bf16_widen, gated_silu, rms_norm
+from ticktrue.graph.oracle_math import bf16_widen, head_norm, rms_norm, softcap
 from ticktrue.graph.oracle_matmul import FloatArray, Matmul, ordered_matmul
-from ticktrue.graph.oracle_rope import RopeTables, inverse_frequencies, rope_tables, rotate
+from ticktrue.graph.oracle_quantize import stored_e4m3
+from ticktrue.graph.oracle_rope import RopeTables, rope_tables, rotate
+from ticktrue.graph.oracle_weights import Gated, Layer, Reader, Tensors, check_known
 from ticktrue.model import ModelSpec
-
-
-class Tensors(Protocol):
-    """Weights by canonical name: matrices uint16 bf16 bits [out, in], norms float32."""
-
-    def tensor(self, name: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.float32]:
-        """The tensor called `name`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +54,14 @@ class OracleResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
-    """One layer's weights: norms float32[hidden], matrices float32[in, out]."""
+class Cache:
+    """The format of keys and values (row 13).
 
-    attn_norm: FloatArray
-    q: FloatArray
-    k: FloatArray
-    v: FloatArray
-    o: FloatArray
-    ffn_norm: FloatArray
-    gate: FloatArray
-    up: FloatArray
-    down: FloatArray
+    `scales`: powers of two, float32[kv_heads], by `layers.N.k` or `layers.N.v`; 1 where there is none.
+    """
+
+    form: str
+    scales: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 class Oracle:
@@ -80,28 +69,39 @@ class Oracle:
 
     Args:
         spec: the model's shape.
-        weights: its tensors by canonical name.
-        fmt: `bf16` or `f32`.
+        weights: its tensors by canonical name; `values` is asked for in the 8-bit formats only.
+        fmt: `bf16`, `f32`, `int8` or `fp8`.
         matmul: the ordered product; `oracle_fast.fast_matmul` gives the same bits sooner.
+        cache: of keys and values; None: the format's own.
 
     Raises:
-        UnsupportedModel: for another format.
+        UnsupportedModel: for another format or cache, or a model with something the page has no row for.
     """
 
-    def __init__(self, spec: ModelSpec, weights: Tensors, fmt: str, matmul: Matmul = ordered_matmul) -> None:
+    def __init__(
+        self,
+        spec: ModelSpec,
+        weights: Tensors,
+        fmt: str,
+        matmul: Matmul = ordered_matmul,
+        cache: Cache | None = None,
+    ) -> None:
+        check_known(spec)
         self.spec = spec
-        self._arithmetic: Arithmetic = arithmetic(fmt, matmul)
+        self._arithmetic: Arithmetic = arithmetic(fmt, matmul, cache.form if cache else None)
+        self._cache_scales = cache.scales if cache else {}
         self._eps = np.float32(spec.rms_eps)
-        self._inv_freq = inverse_frequencies(spec)
-        self._embed = _bf16_bits(weights, "embed")
-        self._layers = tuple(_layer(weights, layer) for layer in range(spec.layers))
-        self._final_norm = _vector(weights, "final_norm")
-        self._lm_head = _matrix(weights, "lm_head")
+        reader = Reader(spec, weights, self._arithmetic.grid)
+        self._embed = reader.bits("embed")
+        self._layers = tuple(reader.layer(layer) for layer in range(spec.layers))
+        self._final_norm = reader.vector("final_norm")
+        self._lm_head = reader.linear("lm_head")
 
     def empty_state(self) -> OracleState:
         """The state before the first token."""
-        nothing = np.zeros((0, self.spec.kv_heads, self.spec.head_dim), np.float32)
-        return OracleState(k=(nothing,) * self.spec.layers, v=(nothing,) * self.spec.layers)
+        kinds = [layer.attention for layer in self._layers]
+        nothing = tuple(np.zeros((0, of.kv_heads, of.head_dim), np.float32) for of in kinds)
+        return OracleState(k=nothing, v=nothing)
 
     def forward(self, token_ids: Sequence[int], *, logits_at: Sequence[int] | None = None) -> OracleResult:
         """`extend` from nothing: positions 0 to n − 1."""
@@ -122,17 +122,22 @@ class Oracle:
         """
         first, n = state.positions, len(token_ids)
         rows = self._rows(token_ids, logits_at, first)
-        tables = rope_tables(self._inv_freq, np.arange(first, first + n, dtype=np.int64))
-        x = bf16_widen(self._embed[np.asarray(token_ids, np.int64)])
+        positions = np.arange(first, first + n, dtype=np.int64)
+        turns = {of: rope_tables(of, positions) for of in {layer.inv_freq for layer in self._layers}}
+        x = bf16_widen(self._embed[np.asarray(token_ids, np.int64)]) * np.float32(self.spec.embed_scale)
         keys, values = [], []
-        for layer, old_k, old_v in zip(self._layers, state.k, state.v, strict=True):
-            q, k, v = self._project(layer, x, tables)
-            keys.append(np.concatenate([old_k, k]))
-            values.append(np.concatenate([old_v, v]))
-            mixed = attend(q, keys[-1], values[-1], self._arithmetic)
-            x = x + self._rounded_product(mixed, layer.o)
-            x = x + self._feed_forward(layer, x)
-        logits = self._product(self._norm(x[rows], self._final_norm), self._lm_head)
+        for index, (layer, old_k, old_v) in enumerate(zip(self._layers, state.k, state.v, strict=True)):
+            q, k, v = self._project(layer, x, turns[layer.inv_freq])
+            keys.append(np.concatenate([old_k, self._stored(k, f"layers.{index}.k")]))
+            values.append(np.concatenate([old_v, self._stored(v, f"layers.{index}.v")]))
+            joined = attend(q, keys[-1], values[-1], self._arithmetic, layer.scoring)
+            x = x + self._after(layer.o(joined, self._arithmetic), layer.post_attn_norm)
+            x = x + self._after(self._feed_forward(layer, x), layer.post_ffn_norm)
+            if layer.scalar is not None:
+                x = x * layer.scalar
+        logits = self._lm_head(self._norm(x[rows], self._final_norm), self._arithmetic)
+        if self.spec.final_softcap:
+            logits = softcap(logits, np.float32(self.spec.final_softcap))
         if not np.isfinite(logits).all():
             raise InputError("logits must be finite, found NaN or infinity", where="oracle logits")
         return OracleResult(logits=logits, state=OracleState(k=tuple(keys), v=tuple(values)))
@@ -163,67 +168,44 @@ class Oracle:
         return rows
 
     def _project(
-        self, layer: _Layer, x: FloatArray, tables: RopeTables
+        self, layer: Layer, x: FloatArray, tables: RopeTables
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rotated q and k, and v: float32[n, heads, head_dim] on the format's grid (rows 5, 7, 10-13)."""
+        """Rotated q and k, and v: float32[n, heads, head_dim] on the format's grid (rows 5, 7-12)."""
         h = self._norm(x, layer.attn_norm)
-        shape = (x.shape[0], -1, self.spec.head_dim)
-        q = self._arithmetic.round(rotate(self._product(h, layer.q).reshape(shape), tables))
-        k = self._arithmetic.round(rotate(self._product(h, layer.k).reshape(shape), tables))
-        return q, k, self._rounded_product(h, layer.v).reshape(shape)
+        shape = (x.shape[0], -1, layer.attention.head_dim)
+        q, k = (part(h, self._arithmetic).reshape(shape) for part in (layer.q, layer.k))
+        v = k if layer.v is None else layer.v(h, self._arithmetic).reshape(shape)
+        if self.spec.v_norm:
+            v = head_norm(v, None, self._eps)
+        if layer.q_norm is not None:
+            q = head_norm(q, layer.q_norm, self._eps)
+        if layer.k_norm is not None:
+            k = head_norm(k, layer.k_norm, self._eps)
+        q, k = rotate(q, tables), rotate(k, tables)
+        return self._arithmetic.round(q), self._arithmetic.round(k), self._arithmetic.round(v)
 
-    def _feed_forward(self, layer: _Layer, x: FloatArray) -> FloatArray:
-        """The y of the feed-forward half of a layer (rows 5, 7, 10, 21)."""
+    def _stored(self, x: FloatArray, name: str) -> FloatArray:
+        """What the cache gives back for new keys or values x[n, kv_heads, head_dim] (row 13)."""
+        if not self._arithmetic.cache_e4m3:
+            return x
+        return stored_e4m3(x, self._cache_scales.get(name, np.ones(x.shape[1], np.float32)))
+
+    def _feed_forward(self, layer: Layer, x: FloatArray) -> FloatArray:
+        """The y of the feed-forward half of a layer, not rounded (rows 5, 7-10, 21, 27, 28)."""
         h = self._norm(x, layer.ffn_norm)
-        gated = gated_silu(self._product(h, layer.gate), self._product(h, layer.up))
-        return self._rounded_product(self._arithmetic.round(gated), layer.down)
+        if isinstance(layer.ffn, Gated):
+            return gated(layer.ffn, h, self.spec.activation, self._arithmetic)
+        return mixed(layer.ffn, h, self.spec.activation, self._arithmetic)
+
+    def _after(self, y: FloatArray, post_norm: FloatArray | None) -> FloatArray:
+        """What is added to the residual: y rounded, through the norm after the block (rows 10, 5b)."""
+        y = self._arithmetic.round(y)
+        return y if post_norm is None else self._norm(y, post_norm)
 
     def _norm(self, x: FloatArray, gain: FloatArray) -> FloatArray:
         return self._arithmetic.round(rms_norm(x, gain, self._eps))
-
-    def _product(self, x: FloatArray, w: FloatArray) -> FloatArray:
-        return self._arithmetic.matmul(x, w, self._arithmetic.tile)
-
-    def _rounded_product(self, x: FloatArray, w: FloatArray) -> FloatArray:
-        return self._arithmetic.round(self._product(x, w))
 
 
 def greedy(logits: FloatArray) -> int:
     """Index of the largest of logits[vocab]; of equals the lowest index (row 23)."""
     return int(np.flatnonzero(logits == logits.max())[0])
-
-
-def _layer(weights: Tensors, layer: int) -> _Layer:
-    prefix = f"layers.{layer}."
-    return _Layer(
-        attn_norm=_vector(weights, prefix + "attn_norm"),
-        q=_matrix(weights, prefix + "q"),
-        k=_matrix(weights, prefix + "k"),
-        v=_matrix(weights, prefix + "v"),
-        o=_matrix(weights, prefix + "o"),
-        ffn_norm=_vector(weights, prefix + "ffn_norm"),
-        gate=_matrix(weights, prefix + "gate"),
-        up=_matrix(weights, prefix + "up"),
-        down=_matrix(weights, prefix + "down"),
-    )
-
-
-def _matrix(weights: Tensors, name: str) -> FloatArray:
-    """float32[in, out] of the bf16 bits [out, in] called `name`."""
-    return bf16_widen(np.ascontiguousarray(_bf16_bits(weights, name).T))
-
-
-def _bf16_bits(weights: Tensors, name: str) -> npt.NDArray[np.uint16]:
-    """The bits [out, in] of the matrix called `name`."""
-    tensor = weights.tensor(name)
-    if tensor.dtype != np.uint16:
-        raise Bug(f"{name} must hold bf16 bits as uint16, found {tensor.dtype}", where=name)
-    return tensor.view(np.uint16)
-
-
-def _vector(weights: Tensors, name: str) -> FloatArray:
-    """float32 norm weights as read, called `name`."""
-    tensor = weights.tensor(name)
-    if tensor.dtype != np.float32:
-        raise Bug(f"{name} must be float32, found {tensor.dtype}", where=name)
-    return tensor.view(np.float32)

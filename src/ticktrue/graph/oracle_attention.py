@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ticktrue.graph.oracle_format import Arithmetic, score_scale
-from ticktrue.graph.oracle_math import exp
+from ticktrue.graph.oracle_format import Arithmetic
+from ticktrue.graph.oracle_math import exp, softcap
 from ticktrue.graph.oracle_matmul import FloatArray, ordered_column_sum
 
 BLOCK = 64
@@ -26,6 +26,19 @@ LOWEST = np.float32(np.finfo(np.float32).min)
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What a layer does to scores and which positions it sees (rows 14, 15 and 18)."""
+
+    scale: np.float32
+    window: int = 0
+    """A row at position t sees t − window + 1 to t; 0: from position 0."""
+    cap: np.float32 = ZERO
+    """Softcap of the scores; 0: none."""
+    sinks: FloatArray | None = None
+    """float32[heads]: one more score for each head, of a position without value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,55 +76,76 @@ def combine(a: Partial, b: Partial) -> Partial:
     )
 
 
-def add_block(lanes: list[Partial], index: int, block: Partial) -> None:
+def add_block(lanes: dict[int, Partial], index: int, block: Partial) -> None:
     """Row 19, inside lanes: put the partial of block `index` behind those of its lane (index mod 256).
 
     Args:
-        lanes: at most 256 lanes, filled so far by blocks 0 to index − 1; changed in place.
+        lanes: lane to partial of the blocks before; a lane that no block has reached is not there. Changed in place.
         index: absolute index of the block.
         block: its partial.
     """
-    lane = index % COMBINE_LANES
-    if lane == len(lanes):
-        lanes.append(block)
-    else:
-        lanes[lane] = combine(lanes[lane], block)
+    _join(lanes, index % COMBINE_LANES, block)
 
 
-def combine_lanes(lanes: list[Partial]) -> Partial:
-    """The tree of row 19 over at most 256 lanes; lanes beyond the list are absent."""
-    lanes = list(lanes)
+def combine_lanes(lanes: dict[int, Partial]) -> Partial:
+    """The tree of row 19 over lanes 0 to 255; those not there are absent."""
+    lanes = dict(lanes)
     h = COMBINE_LANES // 2
     while h:
-        for i in range(max(0, min(h, len(lanes) - h))):
-            lanes[i] = combine(lanes[i], lanes[i + h])
+        for i in range(h):
+            if i + h in lanes:
+                _join(lanes, i, lanes[i + h])
         h //= 2
     return lanes[0]
 
 
-def block_partial(q: FloatArray, kv: KeyValueBlock, at: IntArray, arithmetic: Arithmetic) -> Partial:
+def _join(lanes: dict[int, Partial], lane: int, partial: Partial) -> None:
+    lanes[lane] = combine(lanes[lane], partial) if lane in lanes else partial
+
+
+def with_sink(result: Partial, sink: FloatArray) -> Partial:
+    """Row 18's end: combine with (sink, 1, 0), sink float32[rows]."""
+    one = Partial(
+        present=np.ones_like(result.present),
+        top=sink,
+        weight=np.ones_like(result.weight),
+        out=np.zeros_like(result.out),
+    )
+    return combine(result, one)
+
+
+def block_partial(
+    q: FloatArray, kv: KeyValueBlock, at: IntArray, arithmetic: Arithmetic, scoring: Scoring
+) -> Partial:
     """Rows 14 to 17 for one block.
 
     Args:
         q: float32[head_dim, rows].
         kv: the block's keys and values.
-        at: int64[rows], the position of each query row: it sees positions 0 to its own.
+        at: int64[rows], the position of each query row.
         arithmetic: the format's rounding, tile and product.
+        scoring: the scale, the window and the softcap.
     """
-    scale = score_scale(q.shape[0])
-    score = arithmetic.matmul(kv.k, q, arithmetic.tile) * scale
-    visible = (kv.first + np.arange(kv.k.shape[0]))[:, None] <= at[None, :]
+    score = arithmetic.matmul(kv.k, q, arithmetic.tile) * scoring.scale
+    if scoring.cap:
+        score = softcap(score, scoring.cap)
+    positions = kv.first + np.arange(kv.k.shape[0])
+    visible = positions[:, None] <= at[None, :]
+    if scoring.window:
+        visible &= positions[:, None] > at[None, :] - scoring.window
     top = np.where(visible, score, LOWEST).max(axis=0)
     p = np.where(visible, arithmetic.round(exp(np.where(visible, score - top[None, :], ZERO))), ZERO)
     return Partial(
-        present=at >= kv.first,
+        present=np.asarray(visible.any(axis=0)),
         top=top,
         weight=ordered_column_sum(p),
         out=arithmetic.matmul(np.ascontiguousarray(kv.v.T), p, arithmetic.tile),
     )
 
 
-def attend(q: FloatArray, k: FloatArray, v: FloatArray, arithmetic: Arithmetic) -> FloatArray:
+def attend(
+    q: FloatArray, k: FloatArray, v: FloatArray, arithmetic: Arithmetic, scoring: Scoring
+) -> FloatArray:
     """float32[n, heads · head_dim]: attention of the last n positions over all so far, rounded (row 20).
 
     Args:
@@ -119,6 +153,7 @@ def attend(q: FloatArray, k: FloatArray, v: FloatArray, arithmetic: Arithmetic) 
         k: float32[positions, kv_heads, head_dim], with those of the n new positions at the end.
         v: as k.
         arithmetic: the format's rounding, tile and product.
+        scoring: what the layer does to scores.
     """
     n, heads, head_dim = q.shape
     positions, kv_heads, _ = k.shape
@@ -130,20 +165,27 @@ def attend(q: FloatArray, k: FloatArray, v: FloatArray, arithmetic: Arithmetic) 
         for head in range(kv_heads):
             of_head = slice(head * group, (head + 1) * group)
             rows = np.ascontiguousarray(q[first:last, of_head].reshape(-1, head_dim).T)
-            result = _attend_rows(rows, (k[:, head], v[:, head]), at, arithmetic)
-            out[first:last, of_head] = result.T.reshape(last - first, group, head_dim)
+            result = _attend_rows(rows, (k[:, head], v[:, head]), at, arithmetic, scoring)
+            if scoring.sinks is not None:
+                result = with_sink(result, np.tile(scoring.sinks[of_head], last - first))
+            mixed = arithmetic.round(result.out / result.weight[None, :])
+            out[first:last, of_head] = mixed.T.reshape(last - first, group, head_dim)
     return out.reshape(n, heads * head_dim)
 
 
 def _attend_rows(
-    q: FloatArray, kv: tuple[FloatArray, FloatArray], at: IntArray, arithmetic: Arithmetic
-) -> FloatArray:
-    """float32[head_dim, rows]: attention of query rows of one KV head."""
-    lanes: list[Partial] = []
+    q: FloatArray,
+    kv: tuple[FloatArray, FloatArray],
+    at: IntArray,
+    arithmetic: Arithmetic,
+    scoring: Scoring,
+) -> Partial:
+    """The partial over all visible blocks of query rows of one KV head, at ascending positions."""
+    lanes: dict[int, Partial] = {}
     seen = int(at[-1]) + 1
-    for index, first in enumerate(range(0, seen, BLOCK)):
-        stop = min(first + BLOCK, seen)
-        block = block_partial(q, KeyValueBlock(first, kv[0][first:stop], kv[1][first:stop]), at, arithmetic)
-        add_block(lanes, index, block)
-    result = combine_lanes(lanes)
-    return arithmetic.round(result.out / result.weight[None, :])
+    oldest = max(0, int(at[0]) - scoring.window + 1) if scoring.window else 0
+    for index in range(oldest // BLOCK, (seen - 1) // BLOCK + 1):
+        first, stop = index * BLOCK, min((index + 1) * BLOCK, seen)
+        kv_block = KeyValueBlock(first, kv[0][first:stop], kv[1][first:stop])
+        add_block(lanes, index, block_partial(q, kv_block, at, arithmetic, scoring))
+    return combine_lanes(lanes)

@@ -33,6 +33,25 @@ EXP_UNDERFLOW = _hex("-0x1.5cp+6")
 EXP_OVERFLOW = _hex("0x1.62e148p+6")
 MANTISSA_BITS = np.uint32(23)
 
+TWO = np.float32(2.0)
+HALF = np.float32(0.5)
+TANH_SMALL_END = np.float32(0.625)
+TANH_SMALL = tuple(
+    _hex(c) for c in ("-0x1.75623ep-8", "0x1.520b2cp-6", "-0x1.b83854p-5", "0x1.11070ap-3", "-0x1.555532p-2")
+)
+TANH_CENTRE = _hex("0x1.a004fp-1")
+TANH_AT_CENTRE = _hex("0x1.578bb6p-1")
+TANH_MIDDLE = tuple(
+    _hex(c)
+    for c in (
+        "0x1.a9583p-8", "-0x1.fa1d0cp-5", "0x1.471f08p-4", "0x1.072778p-4", "-0x1.79bf04p-2", "0x1.197c2cp-1",
+    )
+)  # fmt: skip
+GELU_ROOT = _hex("0x1.988454p-1")
+"""fl32(sqrt(2 / π))."""
+GELU_CUBE = _hex("0x1.6e4e26p-5")
+"""fl32(0.044715)."""
+
 
 def exp(x: FloatArray) -> FloatArray:
     """e^x as the page's section exp: below −87 it is +0, above fl32(88.72) it is +Inf."""
@@ -67,6 +86,41 @@ def sigmoid(x: FloatArray) -> FloatArray:
     return np.asarray(ONE / (ONE + exp(-x)), np.float32)
 
 
+def tanh(x: FloatArray) -> FloatArray:
+    """The page's section tanh: odd polynomial, middle polynomial, exp form; the sign is that of x."""
+    a = np.abs(x)
+    small, large = a < TANH_SMALL_END, ~(a < ONE)
+    inside = np.where(small, a, np.float32(0))
+    z = inside * inside
+    odd = inside + (inside * z) * _horner(z, TANH_SMALL)
+    d = np.where(small | large, TANH_CENTRE, a) - TANH_CENTRE
+    middle = TANH_AT_CENTRE + d * _horner(d, TANH_MIDDLE)
+    with np.errstate(over="ignore"):  # 2·a beyond float32 is an infinity, and so is its exp
+        doubled = TWO * np.where(large, a, ONE)
+    tail = ONE - TWO / (exp(doubled) + ONE)
+    return np.asarray(np.copysign(np.where(small, odd, np.where(large, tail, middle)), x), np.float32)
+
+
+def _horner(x: FloatArray, coefficients: tuple[np.float32, ...]) -> FloatArray:
+    """The polynomial with these coefficients, the highest power first: one product and one sum each."""
+    value = np.full_like(x, coefficients[0])
+    for c in coefficients[1:]:
+        value = value * x + c
+    return value
+
+
+def softcap(x: FloatArray, cap: np.float32) -> FloatArray:
+    """Cap · tanh(x / cap) (rows 14 and 22)."""
+    return np.asarray(cap * tanh(x / cap), np.float32)
+
+
+def gated_gelu(gate: FloatArray, up: FloatArray) -> FloatArray:
+    """gelu_tanh_gate(g, u), not yet rounded to the format (row 21)."""
+    with np.errstate(over="ignore"):  # g·g·g beyond float32 is an infinity, and tanh of it 1
+        inner = GELU_ROOT * (gate + GELU_CUBE * ((gate * gate) * gate))
+    return np.asarray(((HALF * gate) * (ONE + tanh(inner))) * up, np.float32)
+
+
 def gated_silu(gate: FloatArray, up: FloatArray) -> FloatArray:
     """(g · sigmoid(g)) · u, not yet rounded to the format (row 21)."""
     return (gate * sigmoid(gate)) * up
@@ -90,8 +144,17 @@ def lane_sum(a: FloatArray) -> FloatArray:
     return lanes[:, 0].copy()
 
 
-def rms_norm(x: FloatArray, gain: FloatArray, eps: np.float32) -> FloatArray:
-    """(x · r) · g with r = 1 / sqrt(lane_sum(x·x) / D + eps), not yet rounded to the format (row 5)."""
+def rms_norm(x: FloatArray, gain: FloatArray | None, eps: np.float32) -> FloatArray:
+    """(x · r) · g with r = 1 / sqrt(lane_sum(x·x) / D + eps), not yet rounded to the format (row 5).
+
+    Without gain x · r (row 11b).
+    """
     mean = lane_sum(x * x) / np.float32(x.shape[1])
     r = ONE / np.sqrt(mean + eps)
-    return np.asarray((x * r[:, None]) * gain, np.float32)
+    scaled = x * r[:, None]
+    return np.asarray(scaled if gain is None else scaled * gain, np.float32)
+
+
+def head_norm(x: FloatArray, gain: FloatArray | None, eps: np.float32) -> FloatArray:
+    """Row 5 over each head of x[n, heads, head_dim] (rows 11 and 11b)."""
+    return rms_norm(x.reshape(-1, x.shape[2]), gain, eps).reshape(x.shape)

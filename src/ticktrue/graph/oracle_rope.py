@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ticktrue.graph.oracle_matmul import FloatArray
-from ticktrue.model import FactorScaling, LinearScaling, Llama3Scaling, ModelSpec, RopeScaling
+from ticktrue.model import Attention, FactorScaling, LinearScaling, Llama3Scaling, ModelSpec, RopeScaling
 
 SPLIT = 512
 """Positions are split as p = 512 · (p div 512) + p mod 512; each part has its own table (row 12)."""
@@ -23,13 +23,19 @@ DOUBT = 2.0**-48
 """Relative distance from a float32 rounding boundary inside which the library's float64 is not trusted."""
 
 
-def inverse_frequencies(spec: ModelSpec) -> tuple[float, ...]:
-    """float64[head_dim / 2]: theta^(−2i / head_dim), scaled as the model says, correctly rounded."""
+def inverse_frequencies(of: ModelSpec | Attention) -> tuple[float, ...]:
+    """float64[head_dim / 2]: theta^(−2i / head_dim), scaled as the model says, correctly rounded.
+
+    Pairs from rotary_fraction · head_dim / 2 on do not turn: 0. A ModelSpec stands for its full layers.
+    """
+    half = of.head_dim // 2
+    turning = int(of.rotary_fraction * of.head_dim // 2)
     with localcontext() as context:
         context.prec = DIGITS
-        log_theta = Decimal(spec.rope_theta).ln()
-        exact = [(-log_theta * (2 * i) / spec.head_dim).exp() for i in range(spec.head_dim // 2)]
-        return tuple(float(_scaled(f, i, spec.rope_scaling)) for i, f in enumerate(exact))
+        log_theta = Decimal(of.rope_theta).ln()
+        exact = [(-log_theta * (2 * i) / of.head_dim).exp() for i in range(turning)]
+        scaled = [float(_scaled(f, i, of.rope_scaling)) for i, f in enumerate(exact)]
+    return (*scaled, *([0.0] * (half - turning)))
 
 
 def _scaled(frequency: Decimal, index: int, scaling: RopeScaling | None) -> Decimal:
