@@ -287,7 +287,7 @@ def _reduce(row: list[int], events: F32, rank: int) -> F32:
 def _merge(row: list[int], events: F32, out: F32) -> None:
     cols, beats, col0, count, gap = row[col.C_A0], row[col.C_X0], row[col.C_A2], row[col.C_A3], row[col.C_X1]
     half = count // 2 if gap else count
-    wanted = {col0 + lane + (gap if lane >= half else 0): lane for lane in range(count)}
+    wanted = {col0 + lane + (gap - half if lane >= half else 0): lane for lane in range(count)}
     for i, e in enumerate(events):
         r, v = divmod(row[col.C_A1] + i, beats)
         for lane in range(min(LANES, cols - v * LANES)):

@@ -291,14 +291,15 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
         step[L_SOURCE] = row[col.C_S0]
     if own_buffer:
         width = int(stride[r])
-        if row[col.C_UNIT] == 0:  # a wide LOAD copied: whole tiles
-            width = int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160)
-            stride[r] = width
+        packet = int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160)
+        raw = op in {Op.LOAD, Op.GATHER} and (row[col.C_UNIT] == 0 or packet > LANES)
+        if raw:  # whole tiles, or packets wider than a beat that only pass through
+            width = stride[r] = packet
         floats = max(1, _events(row) * width)
         offset[r] = pool.take(at, int(low.last[r]), floats)
         step[L_O], step[L_SO] = offset[r], stride[r]
-        step[L_LANES] = min(low.lanes[r], int(low.demand[r])) if row[col.C_UNIT] != 0 else width
-        step[L_FILL] = int(low.demand[r]) if row[col.C_UNIT] != 0 else width
+        step[L_LANES] = width if raw else min(low.lanes[r], int(low.demand[r]))
+        step[L_FILL] = width if raw else int(low.demand[r])
     for c, o, s in ((col.C_S0, L_A, L_SA), (col.C_S1, L_B, L_SB)):
         source = int(row[c])
         if source >= 0 and not (op == Op.PASS and c == col.C_S1):
