@@ -7,10 +7,10 @@ kernels' own; everything about rows, lanes, planes and addresses is written a se
 import numpy as np
 import numpy.typing as npt
 
-from ticktrue.execute.literal_kernel import exp_flat, ordered_pass, silu_flat
+from ticktrue.execute.literal_kernel import exp_flat, noise_flat, ordered_pass, silu_flat
 from ticktrue.execute.memory import Memory
 from ticktrue.hw import System
-from ticktrue.isa import Dtype, Op, RegFn
+from ticktrue.isa import GREEDY, Draw, Dtype, Op, RegFn
 from ticktrue.isa.ops import LANES
 from ticktrue.program import Image, Timetable, expand
 from ticktrue.program import columns as col
@@ -36,8 +36,9 @@ class Literal:
         self._peer = [self._flat.peer(c) for c in range(chips)]
         self._order = np.lexsort((np.arange(len(rows)), rows[:, col.C_ISSUE]))
 
-    def run(self, tokens: list[int], pos: int) -> None:
+    def run(self, tokens: list[int], pos: int, draw: Draw = GREEDY) -> None:
         """Every row of every chip, in issue order."""
+        self._draw = draw
         self._token, self._pos, self._valid = (
             tokens + [0] * (self._kind.tokens - len(tokens)),
             pos,
@@ -183,6 +184,8 @@ class Literal:
                 out = _silu(a, b)
             case Op.MASK:
                 out = self._mask(chip, row, a)
+            case Op.NOISE:
+                out = self._noise(chip, row, a)
             case Op.COMBINE:
                 out = _combine(d, a, b)
             case Op.DIVIDE:
@@ -204,6 +207,23 @@ class Literal:
         t = (np.arange(a.shape[-1]) % row[col.C_X0])[None, None, :]
         position = 64 * ((row[col.C_A0] + j) * cp + chip % cp) + i
         return np.where(position > self._pos + t, SENTINEL, a).astype(np.float32)
+
+    def _noise(self, chip: int, row: list[int], a: F32) -> F32:
+        shard, total, first = row[col.C_A0], row[col.C_A1], row[col.C_A2]
+        beat, lane = np.arange(row[col.C_N])[None, :, None], np.arange(a.shape[-1])[None, None, :]
+        local = first + LANES * beat + lane
+        column = self._image.key.plan.index(row[col.C_PATTERN], chip) * shard + local
+        valid = np.broadcast_to((local < shard) & (column < total), a.shape)
+        t, seed, choice = np.float32(self._draw.temperature), self._draw.seed, self._draw.choice
+        out = a.reshape(row[col.C_M], row[col.C_N], -1).copy()
+        if t:
+            for j in range(row[col.C_M]):
+                position = self._pos + (self._valid if row[col.C_X0] else j + 1)
+                key = [np.uint32(w) for w in (position, choice, seed & 0xFFFF_FFFF, seed >> 32)]
+                g = np.empty(column[0].size, dtype=np.float32)
+                noise_flat(np.maximum(column[0], 0).ravel(), *key, g)
+                out[j] = out[j] / t + g.reshape(out[j].shape)
+        return np.where(valid, out.reshape(a.shape), np.float32(0)).astype(np.float32)
 
 
 def _exp(x: F32) -> F32:

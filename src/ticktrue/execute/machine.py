@@ -11,15 +11,24 @@ from ticktrue.execute.interpreter_kernel import run
 from ticktrue.execute.lower import Lowered, lower
 from ticktrue.execute.memory import Memory, allocate, load_weights
 from ticktrue.hw import System
-from ticktrue.isa import OpTable
+from ticktrue.isa import GREEDY, Draw, OpTable
 from ticktrue.kernels.environment import check_float_environment
 from ticktrue.model import Weights
 from ticktrue.program import Image, StepKind, Timetable, class_regions
 
 
+def draw_registers(draw: Draw, rows: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
+    """`temperature` float32[rows] and uint32[rows, 3] of seed (low, high word) and choice: each row has its slot's registers."""
+    words = (draw.seed & 0xFFFF_FFFF, draw.seed >> 32, draw.choice)
+    return np.full(rows, draw.temperature, dtype=np.float32), np.tile(np.array(words, dtype=np.uint32), (rows, 1))
+
+
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """logits float32[rows, vocab] and next_token int64[rows]: rows = 1, or T where the kind gives all logits."""
+    """logits float32[rows, vocab] and next_token int64[rows]: rows = 1, or T where the kind gives all logits.
+
+    next_token is empty, int64[0], where the host samples.
+    """
 
     logits: npt.NDArray[np.float32]
     next_token: npt.NDArray[np.int64]
@@ -41,8 +50,10 @@ class Machine:
         load_weights(image, weights, self.memory)
         self._lowered: dict[StepKind, tuple[Timetable, Lowered, npt.NDArray[np.float32]]] = {}
 
-    def step(self, timetable: Timetable, tokens: Sequence[int], pos: int) -> StepResult:
-        """Runs one step: `tokens` at positions pos, pos + 1, ... (at most T of them).
+    def step(
+        self, timetable: Timetable, tokens: Sequence[int], pos: int, draw: Draw = GREEDY
+    ) -> StepResult:
+        """Runs one step: `tokens` at positions pos, pos + 1, ... (at most T of them); next tokens drawn as `draw` says.
 
         Raises:
             InputError: T363 for tokens, count or position out of the declared range; T364 for a logit that is not finite.
@@ -61,7 +72,7 @@ class Machine:
         lowered, pools = self._prepare(timetable)
         memory = self.memory
         run(lowered.steps, lowered.address, lowered.peer, lowered.table, memory.words, memory.floats, pools, token,
-            pos, valid, key.plan.cp)  # fmt: skip
+            pos, valid, key.plan.cp, *draw_registers(draw, kind.tokens))  # fmt: skip
         return self._result(timetable)
 
     def _prepare(self, timetable: Timetable) -> tuple[Lowered, npt.NDArray[np.float32]]:
@@ -76,7 +87,7 @@ class Machine:
     def _result(self, timetable: Timetable) -> StepResult:
         regions = class_regions(self.image, timetable)
         outputs = {o.name: o for o in timetable.outputs}
-        out, chosen = outputs["logits"], outputs["next_token"]
+        out, chosen = outputs["logits"], outputs.get("next_token")
         vocab, chips = self.image.key.vocab, self.image.key.plan.chips
         shard = -(-vocab // chips)
         logits = np.zeros((out.rows, chips * shard), dtype=np.float32)
@@ -85,9 +96,11 @@ class Machine:
             raw = self.memory.floats[at * 80 : (at + out.vectors * out.rows * 4) * 80]
             beats = raw.reshape(out.vectors, out.rows, 320).transpose(1, 0, 2).reshape(out.rows, -1)
             logits[:, chip * shard : (chip + 1) * shard] = beats[:, :shard]
-        at = self.memory.vector(0, regions[chosen.region]) + chosen.base
-        words = self.memory.words.view(np.int32)
-        winner = words[at * 80 : (at + chosen.rows) * 80].reshape(chosen.rows, 80)[:, 1].astype(np.int64)
+        winner = np.zeros(0, dtype=np.int64)
+        if chosen is not None:
+            at = self.memory.vector(0, regions[chosen.region]) + chosen.base
+            words = self.memory.words.view(np.int32)
+            winner = words[at * 80 : (at + chosen.rows) * 80].reshape(chosen.rows, 80)[:, 1].astype(np.int64)
         if not np.isfinite(logits[:, :vocab]).all():
             raise InputError("a logit is not finite", code="T364", where=self.image.key.model,
                              hint="check the weights; the run stops here")  # fmt: skip

@@ -99,6 +99,7 @@ class Op(IntEnum):
     LANE_SUM = 28
     LANE_ARGMAX = 29
     PICK = 30
+    NOISE = 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.LANE_SUM, (Unit.SXM,), Kind.REDUCE, 1, "lane_reduce_cycles"),
     (Op.LANE_ARGMAX, (Unit.SXM,), Kind.REDUCE, 1, "lane_reduce_cycles"),
     (Op.PICK, (Unit.VXM,), Kind.REDUCE, 1, "vxm_reduce_cycles"),
+    (Op.NOISE, (Unit.VXM,), Kind.MAP, 1, "vxm_noise_cycles"),
 )
 
 OPS: tuple[OpInfo, ...] = tuple(OpInfo(*row) for row in _ROWS)
