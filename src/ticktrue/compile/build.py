@@ -21,10 +21,9 @@ def build_chains(sharded: ShardedGraph, image: Image, system: System) -> Timetab
         _node(step, node)
     templates, start, chains, values = writer.tables()
     n, s = sharded.graph.logit_rows, sharded.shapes
-    outputs = (
-        Output("logits", writer.index["logits"], 0, n, s.logits.beats),
-        Output("next_token", writer.index["next"], 0, n, 1),
-    )
+    outputs: tuple[Output, ...] = (Output("logits", writer.index["logits"], 0, n, s.logits.beats),)
+    if sharded.graph.kind.sampler == "chip":
+        outputs += (Output("next_token", writer.index["next"], 0, n, 1),)
     return Timetable(
         kind=sharded.graph.kind, scratch=scratch, templates=templates, template_start=start, chains=chains, rows=values,
         labels=tuple(writer.labels), outputs=outputs, loops=(), duration=0, dataflow="",
@@ -58,9 +57,9 @@ def _node(step: Step, node: Node) -> None:  # noqa: C901, PLR0912 - one arm per 
         case NodeKind.LOGITS:
             head.logits(step, step.sharded.graph.logit_rows)
         case NodeKind.GREEDY:
-            head.greedy(step, step.sharded.graph.logit_rows)
-        case NodeKind.LAST_ROW:
-            pass  # read by the final norm itself
+            head.choose(step, step.sharded.graph.logit_rows)
+        case NodeKind.LAST_ROW | NodeKind.NOISE:
+            pass  # read by the final norm itself; made on the way to the choice
 
 
 def _product(step: Step, node: Node, layer: str) -> None:

@@ -154,7 +154,7 @@ class Literal:
             return np.stack([_reshape(op, x0, p) for p in a])
         return self._map(chip, row, a, b)
 
-    def _map(self, chip: int, row: list[int], a: F32, b: F32) -> F32:  # noqa: C901, PLR0912 - one arm per op
+    def _map(self, chip: int, row: list[int], a: F32, b: F32) -> F32:  # noqa: C901, PLR0912, PLR0915 - one arm per op
         d, half = row[col.C_X0], row[col.C_X0] // 2
         out = np.zeros_like(a)
         match row[col.C_OP]:

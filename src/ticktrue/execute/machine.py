@@ -20,7 +20,9 @@ from ticktrue.program import Image, StepKind, Timetable, class_regions
 def draw_registers(draw: Draw, rows: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
     """`temperature` float32[rows] and uint32[rows, 3] of seed (low, high word) and choice: each row has its slot's registers."""
     words = (draw.seed & 0xFFFF_FFFF, draw.seed >> 32, draw.choice)
-    return np.full(rows, draw.temperature, dtype=np.float32), np.tile(np.array(words, dtype=np.uint32), (rows, 1))
+    return np.full(rows, draw.temperature, dtype=np.float32), np.tile(
+        np.array(words, dtype=np.uint32), (rows, 1)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,7 @@ class Machine:
         load_weights(image, weights, self.memory)
         self._lowered: dict[StepKind, tuple[Timetable, Lowered, npt.NDArray[np.float32]]] = {}
 
-    def step(
-        self, timetable: Timetable, tokens: Sequence[int], pos: int, draw: Draw = GREEDY
-    ) -> StepResult:
+    def step(self, timetable: Timetable, tokens: Sequence[int], pos: int, draw: Draw = GREEDY) -> StepResult:
         """Runs one step: `tokens` at positions pos, pos + 1, ... (at most T of them); next tokens drawn as `draw` says.
 
         Raises:

@@ -55,7 +55,7 @@ def joined(parts: tuple[Part, ...]) -> str:
 
 
 def graph_parts(graph: Graph) -> tuple[Part, ...]:
-    """Logits, next_token, then K and V of each layer: what the digest covers, one sha256 each."""
+    """Logits, next_token (where the chips choose it), then K and V of each layer: what the digest covers, one sha256 each."""
     walk = _Walk(graph)
     for node in graph.nodes:
         walk.visit(node)
@@ -84,7 +84,7 @@ class _Walk:
 
     def parts(self) -> tuple[Part, ...]:
         """The parts in the order of the digest."""
-        return (self._ends["logits"], self._ends["next_token"], *self._state)
+        return (*self._ends.values(), *self._state)
 
     def visit(self, node: Node) -> None:
         """Computes the value of a node from those of its inputs."""
@@ -105,6 +105,7 @@ class _Walk:
             NodeKind.LINEAR: self._linear, NodeKind.ROPE: self._rope, NodeKind.ATTENTION: self._attention,
             NodeKind.RESIDUAL: self._residual, NodeKind.GATE: self._gate, NodeKind.LAST_ROW: self._last_row,
             NodeKind.LOGITS: self._linear, NodeKind.GREEDY: self._greedy,
+            NodeKind.NOISE: self._noise,
         }  # fmt: skip
         rule = rules.get(node.kind)
         if rule is None:
@@ -130,6 +131,9 @@ class _Walk:
     def _last_row(self, _: Node, x: Hashes) -> Hashes:
         total = kernel.gather_rows(x, self._tag_of(LAST))
         return self._gathered(total, LAST, 0, len(x))[None, :]
+
+    def _noise(self, _: Node, logits: Hashes) -> Hashes:
+        return _array(kernel.noise(logits, self._kind.logits == "last", tag("NOISE")))
 
     def _greedy(self, _: Node, logits: Hashes) -> Hashes:
         chosen = _array(kernel.greedy(logits, tag("ARGMAX")))

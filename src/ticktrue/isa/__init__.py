@@ -4,4 +4,16 @@ from ticktrue.isa.ops import OPS, Dtype, Kind, Op, OpInfo, RegFn, Unit, dtype_by
 from ticktrue.isa.registers import GREEDY, Draw
 from ticktrue.isa.table import OpTable
 
-__all__ = ["GREEDY", "OPS", "Draw", "Dtype", "Kind", "Op", "OpInfo", "OpTable", "RegFn", "Unit", "dtype_bytes"]
+__all__ = [
+    "GREEDY",
+    "OPS",
+    "Draw",
+    "Dtype",
+    "Kind",
+    "Op",
+    "OpInfo",
+    "OpTable",
+    "RegFn",
+    "Unit",
+    "dtype_bytes",
+]

@@ -74,7 +74,7 @@ def draw(column, position, choice, k0, k1):
 
 @njit(cache=True, error_model="numpy")
 def noise(pool, a, sa, o, so, n, lanes, first, valid, base, temperature, position, choice, k0, k1):
-    """z = a / temperature + noise for n beats of one row; z = a where temperature is 0; +0 where a lane is no column.
+    """Of n beats of one row, z = a / temperature + noise; z = a where temperature is 0; +0 where a lane is no column.
 
     Lane of beat i is local column first + 320 i + lane, global column base + that; local columns below `valid` exist.
     """
@@ -93,6 +93,6 @@ def noise(pool, a, sa, o, so, n, lanes, first, valid, base, temperature, positio
 
 @njit(cache=True, error_model="numpy")
 def draws(columns, position, choice, k0, k1, out):
-    """out[i] = the noise of columns[i]."""
+    """The noise of every column: out[i] of columns[i]."""
     for i in range(len(columns)):
         out[i] = draw(np.uint32(columns[i]), position, choice, k0, k1)

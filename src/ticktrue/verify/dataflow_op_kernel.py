@@ -38,6 +38,7 @@ from ticktrue.verify.dataflow_plan_kernel import (
     T_MASK,
     T_MAX,
     T_MEAN_RSQRT,
+    T_NOISE,
     T_ROPE_1,
     T_ROPE_2,
     T_SCALE,
@@ -102,6 +103,19 @@ def _mask(tags, s, tokens, where, out):
     for lane in range(out.size):
         t = lane % tokens
         out[lane] = SENTINEL if position > bound + t else mix(key, mix(U(t + 1), at(s, lane)))
+
+
+@inner
+def noise(tags, row, rank, event, x, out):
+    """Event (i, j) of NOISE: lane by lane the column of the vocabulary, and the row of the step (0: the last valid one)."""
+    share, columns = row[col.C_A0], row[col.C_A1]
+    i, j = event
+    key = U(0) if row[col.C_X0] == 1 else U(j + 1)
+    for lane in range(out.size):
+        local = row[col.C_A2] + LANES * i + lane
+        n = rank * share + local
+        exists = local < share and n < columns
+        out[lane] = mix(mix(tags[T_NOISE], U(n + 1)), mix(key, at(x, lane))) if exists else ZERO
 
 
 @inner
