@@ -182,7 +182,7 @@ class StepTimes(Part, frozen=True, kw_only=True):
 
 
 class SamplingPart(Part, frozen=True, kw_only=True):
-    """How tokens were chosen: with these, the model and the prompt, the answer can be replayed anywhere (numerics rows 23 to 26)."""
+    """How tokens were chosen: with these, the model and the prompt, the answer can be replayed anywhere (numerics, Sampling)."""
 
     sampler: Literal["chip", "host"]
     temperature: float

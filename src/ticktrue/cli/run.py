@@ -43,8 +43,10 @@ def number(_type: object, tokens: Sequence[Token]) -> float:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choosing:
-    """How each token is chosen. Temperature alone is done on the chips; anything else brings the logits to the host."""
+    """How many tokens, and how each is chosen. Temperature alone is done on the chips; the rest brings the logits to the host."""
 
+    max_tokens: Annotated[int, Parameter(converter=whole)] = 128
+    "Longest answer in tokens."
     temperature: Annotated[float, Parameter(converter=number)] = 0.0
     "0 takes the most likely token; above, tokens are drawn, the flatter the higher."
     seed: Annotated[int, Parameter(converter=whole)] = 0
@@ -73,7 +75,6 @@ def run(
     /,
     *,
     target: Target = TARGET,
-    max_tokens: Annotated[int, Parameter(converter=whole)] = 128,
     raw: Annotated[bool, Parameter(negative="")] = False,
     choosing: Choosing = CHOOSING,
     files: Files = FILES,
@@ -90,19 +91,20 @@ def run(
     Args:
         prompt: What to answer; `-` reads it from standard input.
         target: Model and machine.
-        max_tokens: Longest answer in tokens.
         raw: Continue the prompt as it stands, without the model's chat template.
         choosing: How tokens are chosen.
         files: Program files.
         output: How the result is shown.
     """
-    if max_tokens < 1:
-        raise UsageError(f"expected at least 1 token, found {max_tokens}", code="T103", where="--max-tokens")
+    if choosing.max_tokens < 1:
+        raise UsageError(
+            f"expected at least 1 token, found {choosing.max_tokens}", code="T103", where="--max-tokens"
+        )
     from ticktrue.cli.run_job import Job, perform
 
     terminal = Terminal(output)
     try:
-        job = Job(prompt, target, max_tokens, raw, choosing, files.output_file, files.program)
+        job = Job(prompt, target, raw, choosing, files.output_file, files.program)
         return perform(job, terminal)
     finally:
         terminal.close()

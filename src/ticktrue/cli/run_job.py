@@ -27,11 +27,15 @@ class Job:
 
     prompt: str
     target: Target
-    max_tokens: int
     raw: bool
     choosing: Choosing = CHOOSING
     output_file: str = ""
     program_file: str = ""
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest answer in tokens."""
+        return self.choosing.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ def sampling_of(choosing: Choosing) -> Sampling:
         UsageError: T103 for a value out of its range.
     """
     try:
-        return Sampling(**asdict(choosing))
+        return Sampling(**{name: value for name, value in asdict(choosing).items() if name != "max_tokens"})
     except InputError as no:
         raise UsageError(no.message, code="T103", where=f"--{no.where.replace('_', '-')}") from None
 

@@ -21,6 +21,11 @@ PENALTY_MOST = 100.0
 LOGPROBS_MOST = 20
 
 
+def _within(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise InputError(f"expected {low:g} to {high:g}, found {value}", code="T380", where=name)
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """Settings of one sequence; the defaults are greedy. `logprobs` is how many alternatives to tell, None for none at all.
@@ -129,8 +134,3 @@ def _drawn(logits: Floats, settings: Sampling, pos: int) -> int:
     words = (pos, settings.choice, settings.seed & 0xFFFF_FFFF, settings.seed >> 32)
     philox.draws(columns, *(np.uint32(w) for w in words), noise)
     return int(columns[(z[columns] + noise).argmax()])
-
-
-def _within(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise InputError(f"expected {low:g} to {high:g}, found {value}", code="T380", where=name)

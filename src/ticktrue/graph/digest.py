@@ -133,7 +133,8 @@ class _Walk:
         return self._gathered(total, LAST, 0, len(x))[None, :]
 
     def _noise(self, _: Node, logits: Hashes) -> Hashes:
-        return _array(kernel.noise(logits, self._kind.logits == "last", tag("NOISE")))
+        one_of_many = self._kind.logits == "last" and self._kind.tokens > 1
+        return _array(kernel.noise(logits, one_of_many, tag("NOISE")))
 
     def _greedy(self, _: Node, logits: Hashes) -> Hashes:
         chosen = _array(kernel.greedy(logits, tag("ARGMAX")))

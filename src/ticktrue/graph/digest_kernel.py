@@ -319,11 +319,11 @@ def greedy(logits, tag_argmax):
 
 
 @nb.njit(cache=True)
-def noise(logits, last, tag_noise):
-    """Row 24: z[rows, vocab]; row t is named t + 1, and 0 where it is the last valid row of a step."""
+def noise(logits, one_of_many, tag_noise):
+    """Row 24: z[rows, vocab]; row t is named t + 1, and 0 where any of several tokens may be the last valid one."""
     out = np.empty_like(logits)
     for t in range(logits.shape[0]):
-        key = U(0) if last else U(t + 1)
+        key = U(0) if one_of_many else U(t + 1)
         for n in range(logits.shape[1]):
             out[t, n] = mix(mix(tag_noise, U(n + 1)), mix(key, logits[t, n]))
     return out

@@ -20,7 +20,7 @@ _ALL_ONES = np.uint32(0xFFFF_FFFF)
 _NOTHING = np.uint32(0)
 _ZERO = np.float32(0)
 _HALF = np.float32(0.5)
-_TWO_TO_MINUS_32 = np.float32(2.0**-32)
+_TWO_TO_MINUS_32 = np.float32(float.fromhex("0x1p-32"))
 _F = "float32[::1]"
 _U = "uint32[::1]"
 
@@ -53,7 +53,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @njit(cache=True, error_model="numpy")
 def gumbel(b):
-    """Gumbel noise -log(-log(u)), u = (b + 1/2) / 2^32, of a random word; both halves of the range keep their low bits."""
+    """Gumbel noise -log(-log(1 - u)), u = (b + 1/2) / 2^32, of a random word; both ends of the range keep their low bits."""
     u = (np.float32(b) + _HALF) * _TWO_TO_MINUS_32
     v = (np.float32(np.uint32(_ALL_ONES - b)) + _HALF) * _TWO_TO_MINUS_32
     e = -log1p_f32(-u) if b < _HALF_RANGE else -log_f32(v)

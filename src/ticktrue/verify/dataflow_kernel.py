@@ -359,7 +359,7 @@ def _map(run, rows, stat, r, chip):
             position = block * BLOCK + e % n
         elif row[col.C_OP] == NOISE:
             rank = run.rank[row[col.C_PATTERN], chip]
-            noise(run.tags, row, rank, (e % n, e // n), _event(first, e), _event(to, e))
+            noise(run.tags, row, rank, (e % n, e // n, model[M_TOKENS]), _event(first, e), _event(to, e))
             continue
         map_one(run.tags, row, (position, bound), _event(first, e), _event(second, e), _event(to, e))
 

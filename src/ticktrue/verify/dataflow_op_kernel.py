@@ -107,10 +107,10 @@ def _mask(tags, s, tokens, where, out):
 
 @inner
 def noise(tags, row, rank, event, x, out):
-    """Event (i, j) of NOISE: lane by lane the column of the vocabulary, and the row of the step (0: the last valid one)."""
+    """Event (i, j) of NOISE: lane by lane the column of the vocabulary, and the row of the step; event = (i, j, rows that T has)."""
     share, columns = row[col.C_A0], row[col.C_A1]
-    i, j = event
-    key = U(0) if row[col.C_X0] == 1 else U(j + 1)
+    i, j, tokens = event
+    key = U(0) if row[col.C_X0] == 1 and tokens > 1 else U(j + 1)
     for lane in range(out.size):
         local = row[col.C_A2] + LANES * i + lane
         n = rank * share + local
