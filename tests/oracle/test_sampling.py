@@ -132,7 +132,7 @@ def test_a_host_kind_gives_logits_and_no_token() -> None:
     ids=str,
 )
 def test_registers_out_of_range_are_input_errors(values: dict, where: str) -> None:
-    with pytest.raises(InputError, match="^T363: expected ") as no:
+    with pytest.raises(InputError, match=r"^T363: expected ") as no:
         Draw(**values)
     assert no.value.where == where
 

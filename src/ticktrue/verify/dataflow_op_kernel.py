@@ -107,7 +107,7 @@ def _mask(tags, s, tokens, where, out):
 
 @inner
 def noise(tags, row, rank, event, x, out):
-    """Event (i, j) of NOISE: lane by lane the column of the vocabulary, and the row of the step; event = (i, j, rows that T has)."""
+    """NOISE of event = (i, j, T): lane by lane the column of the vocabulary, and the row of the step."""
     share, columns = row[col.C_A0], row[col.C_A1]
     i, j, tokens = event
     key = U(0) if row[col.C_X0] == 1 and tokens > 1 else U(j + 1)

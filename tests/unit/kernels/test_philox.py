@@ -2,6 +2,7 @@
 
 import hashlib
 from decimal import Decimal, localcontext
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -60,13 +61,13 @@ def test_gumbel_is_finite_descends_in_the_word_and_is_near_the_exact_value():
     assert np.isfinite(got).all()
     assert got[0] > 22
     assert got[-1] < -3
-    assert all(a >= b for a, b in zip(got, got[1:], strict=False))
+    assert all(a >= b for a, b in pairwise(got))
     with localcontext() as context:
         context.prec = 40
         for b, g in zip(words, got, strict=True):
             exact = -(-(1 - (Decimal(b) + Decimal("0.5")) / (1 << 32)).ln()).ln()
             # rounding of the word to 24 bits moves u by up to 2^-25 of it; E and G round once each
-            assert abs(Decimal(g) - exact) <= Decimal(4e-7) * max(Decimal(1), abs(exact))
+            assert abs(Decimal(g) - exact) <= Decimal("4e-7") * max(Decimal(1), abs(exact))
 
 
 def test_bits_are_pinned():

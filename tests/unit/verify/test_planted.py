@@ -250,7 +250,7 @@ FAULTS = [
     Fault("V122", "registers of a row that the step has not",
           lambda g: p.template(p.template(p.template(g, "noise", 0, m=2, q=1), "noise", 1, m=2, q=1), "noise", 2, m=2, q=1),
           ("noise NOISE row 1",)),
-    Fault("V100", "noise of row 0 where the last row is meant", lambda g: p.template(g, "noise", 1, x0=0), ("noise NOISE row 1",)),
+    Fault("V100", "noise of row 0, not of the last row", lambda g: p.template(g, "noise", 1, x0=0), ("noise NOISE row 1",)),
     Fault("V112", "noise of no column", lambda g: p.stored(g, "noise", 1, a0=0), ("noise NOISE row 1",)),
     Fault("V112", "an op that does not exist", lambda g: p.template(g, "seed", 0, op=999)),
     Fault("V112", "a negative number of events", lambda g: p.template(g, "seed", 0, n=-3), ("seed LOAD row 0",)),
