@@ -65,6 +65,11 @@ def test_both_sides_agree_where_a_head_fills_more_than_a_vector(fmt):
     assert both_sides(spec_of(TINY_D128), 4, fmt, [step(1, 3), step(4, 2, "all"), step(64, 1)], 192) == []
 
 
+def test_both_sides_agree_where_the_host_samples():
+    kinds = [StepKind(1, 1, 1, "last", "host"), StepKind(4, 1, 3, "all", "host")]
+    assert both_sides(spec_of(TINY_KV3), 6, "bf16", kinds, 192) == []
+
+
 @pytest.mark.parametrize("chips", [1, 6])
 def test_both_sides_agree_where_lanes_wrap(chips):
     small = spec_of(TINY_KV3, layers=1, ffn=70, hidden=66)

@@ -247,6 +247,9 @@ FAULTS = [
           ("last GATHER row 0",)),
     Fault("V122", "a register of other regions", lambda g: p.template(g, "embed", 0, reg_fn=5), ("embed GATHER row 0",)),
     Fault("V122", "a token beyond the step", lambda g: everywhere(g, "embed", n=5), ("embed GATHER row 0",)),
+    Fault("V100", "a sampler on the host that leaves a token", lambda g: p.with_timetable(
+        g, kind=replace(g.timetables[0].kind, sampler="host"))),
+    Fault("V100", "a sampler on the chips that leaves none", lambda g: p.with_timetable(g, outputs=g.timetables[0].outputs[:1])),
     Fault("V122", "registers of a row that the step has not",
           lambda g: p.template(p.template(p.template(g, "noise", 0, m=2, q=1), "noise", 1, m=2, q=1), "noise", 2, m=2, q=1),
           ("noise NOISE row 1",)),
