@@ -166,3 +166,24 @@ def test_frequencies_are_those_of_softmax() -> None:
         assert 1 < chi < 36.4, (vary, chi)
     flat = ((counts - TIMES / CELLS) ** 2 / (TIMES / CELLS)).sum()
     assert flat > 100, "the test can fail: these are not the frequencies of equal tokens"
+
+
+def test_the_mean_surprise_of_a_large_vocabulary_is_its_entropy() -> None:
+    """49,152 tokens, most of the probability in tokens rarer than 0.001: within 4.5 standard errors, and so is their share."""
+    from ticktrue.kernels import philox
+
+    vocab, times = 49_152, 800
+    logits = (np.random.default_rng(0).standard_normal(vocab) * 2.2).astype(np.float32)
+    logits[:20] += 8
+    p = np.exp(logits.astype(float))
+    p /= p.sum()
+    columns, g, drawn = np.arange(vocab), np.empty(vocab, np.float32), []
+    for seed in range(times):
+        philox.draws(columns, np.uint32(35), np.uint32(0), np.uint32(seed), np.uint32(0), g)
+        drawn.append(p[(logits + g).argmax()])
+    surprise, entropy = -np.log(drawn), -(p * np.log(p)).sum()
+    error = np.sqrt(((p * np.log(p) ** 2).sum() - entropy**2) / times)
+    assert abs(surprise.mean() - entropy) < 4.5 * error
+    rare = p[p < 1e-3].sum()
+    assert 0.4 < rare < 0.8
+    assert abs((np.array(drawn) < 1e-3).mean() - rare) < 4.5 * np.sqrt(rare * (1 - rare) / times)
