@@ -71,7 +71,7 @@ class Stepper:
     def run_batch(
         self, tokens: Sequence[Sequence[int]], chunk: int, machine: Machine | None = None
     ) -> tuple[list[np.ndarray], Machine]:
-        """Logits [positions, vocab] of every sequence, each in its own slot, all in the same steps; short ones sit out at the end."""
+        """Logits [positions, vocab] of every sequence, each in its own slot, in the same steps; short ones sit out the last."""
         machine = machine or Machine(self.image, self.weights, self.system)
         blocks = image_blocks(self.image.key.max_context, self.image.key.t_max)
         out: list[list[np.ndarray]] = [[] for _ in tokens]

@@ -17,6 +17,7 @@ from ticktrue.compile import compile_timetable
 from ticktrue.errors import InputError
 from ticktrue.execute import Machine
 from ticktrue.hw import System
+from ticktrue.isa import Draw
 from ticktrue.model import Weights, load_model
 from ticktrue.program import Program, StepKind, Timetable, decode, encode
 from ticktrue.program import columns as col
@@ -30,6 +31,8 @@ EACH = 6
 KIND = StepKind(4, 1, 3, "all", "chip")
 STEPS = ((3, 0), (4, 3), (4, 60), (1, 64), (4, 140))
 """(tokens, position) of the steps whose results are compared: chunks, a block's edge, a later block."""
+DRAWS = (Draw(), Draw(0.8, 1 << 40 | 77, 3))
+"""Greedy, and drawn, by turns."""
 REGION = ("group", "base", "stride", "count", "tensor", "p0", "p1", "packing", "cls")
 KEY = ("max_context", "slots", "t_max", "vocab", "kv_heads", "heads", "head_dim")
 
@@ -69,7 +72,10 @@ def results(program: Program, weights: Weights, system: System) -> list[np.ndarr
     rng = np.random.default_rng(7)
     for count, pos in STEPS:
         step = machine.step(
-            program.timetables[0], rng.integers(0, program.image.key.vocab, count).tolist(), pos
+            program.timetables[0],
+            rng.integers(0, program.image.key.vocab, count).tolist(),
+            pos,
+            DRAWS[count % 2],
         )
         out += [step.logits[:count], step.next_token[:count]]
     for r in program.image.regions:

@@ -21,6 +21,8 @@ class Steps:
     "Context to reach, the step's own tokens included; repeat the flag for more [default: --max-model-len]."
     logits: str = "last"
     "Logits of the last token only, or of all: last, all."
+    sampler: str = "chip"
+    "Who chooses the next token (greedy, temperature): chip; or host, which gets the logits and can do more."
 
 
 STEPS = Steps()

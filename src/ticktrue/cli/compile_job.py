@@ -19,6 +19,7 @@ from ticktrue.program import Program, StepKind, program_digest, write_program
 from ticktrue.program import encode as encode_program
 
 LOGITS = ("last", "all")
+SAMPLERS = ("chip", "host")
 
 
 def perform(target: Target, steps: Steps, file: str, terminal: Terminal) -> int:
@@ -82,6 +83,8 @@ def check_steps(steps: Steps) -> None:
     """
     if steps.logits not in LOGITS:
         raise UsageError(f"expected last or all, found {steps.logits!r}", code="T103", where="--logits")
+    if steps.sampler not in SAMPLERS:
+        raise UsageError(f"expected chip or host, found {steps.sampler!r}", code="T103", where="--sampler")
     for tokens in steps.tokens:
         if not 1 <= tokens <= TOKENS[-1]:
             raise UsageError(
@@ -103,7 +106,7 @@ def wanted_kinds(steps: Steps, options: Options) -> list[StepKind]:
             if not tokens <= context <= max(options.max_context, wide):
                 raise UsageError(f"expected a context of {tokens:,} to {options.max_context:,} tokens, found {context:,}",
                                  code="T103", where="--context", hint="or a larger --max-model-len")  # fmt: skip
-            kinds.append(StepKind(wide, 1, bucket(max(context, wide), blocks), steps.logits, "chip"))
+            kinds.append(StepKind(wide, 1, bucket(max(context, wide), blocks), steps.logits, steps.sampler))
     return sorted(set(kinds))
 
 

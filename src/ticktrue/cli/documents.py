@@ -181,6 +181,37 @@ class StepTimes(Part, frozen=True, kw_only=True):
     assumed: tuple[AssumedPart, ...]
 
 
+class SamplingPart(Part, frozen=True, kw_only=True):
+    """How tokens were chosen: with these, the model and the prompt, the answer can be replayed anywhere (numerics, Sampling)."""
+
+    sampler: Literal["chip", "host"]
+    temperature: float
+    seed: int
+    choice: int
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    logprobs: int | None
+
+
+class LogprobPart(Part, frozen=True, kw_only=True):
+    """A token and the natural logarithm of its probability."""
+
+    token_id: int
+    text: str
+    logprob: float
+
+
+class TokenLogprobs(Part, frozen=True, kw_only=True):
+    """Log-probability of a token of the answer, and the most likely tokens at its place."""
+
+    chosen: LogprobPart
+    top: tuple[LogprobPart, ...]
+
+
 class RunDocument(Document, frozen=True, kw_only=True):
     """The answer to a prompt, the program that gave it, and its times. `decode` is the last decode step's timetable.
 
@@ -194,7 +225,9 @@ class RunDocument(Document, frozen=True, kw_only=True):
     prompt_sha256: str
     raw: bool
     prompt_token_ids: tuple[int, ...]
+    sampling: SamplingPart
     token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] | None
     text: str
     finish_reason: Literal["stop", "length", "context"]
     program_sha256: str

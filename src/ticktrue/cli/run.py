@@ -1,9 +1,10 @@
 """`ticktrue run`: a prompt, answered by a program that is compiled, proved, executed and timed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from ticktrue.cli.output import PLAIN, Output, Terminal
 from ticktrue.cli.target import TARGET, Target, whole
@@ -26,13 +27,56 @@ class Files:
 FILES = Files()
 
 
+def number(_type: object, tokens: Sequence[Token]) -> float:
+    """A decimal number.
+
+    Raises:
+        ValueError: for anything else; the command line tells it with the flag's name.
+    """
+    word = tokens[0].value
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(f"expected a number, found {word!r}") from None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choosing:
+    """How many tokens, and how each is chosen. Temperature alone is done on the chips; the rest brings the logits to the host."""
+
+    max_tokens: Annotated[int, Parameter(converter=whole)] = 128
+    "Longest answer in tokens."
+    temperature: Annotated[float, Parameter(converter=number)] = 0.0
+    "0 takes the most likely token; above, tokens are drawn, the flatter the higher."
+    seed: Annotated[int, Parameter(converter=whole)] = 0
+    "Which random draw: the same seed gives the same text, on any number of chips."
+    top_k: Annotated[int, Parameter(converter=whole)] = 0
+    "Draw from the k most likely tokens only; 0 for all."
+    top_p: Annotated[float, Parameter(converter=number)] = 1.0
+    "Draw from the most likely tokens that together have this probability."
+    min_p: Annotated[float, Parameter(converter=number)] = 0.0
+    "Draw from tokens at least this likely, relative to the most likely one."
+    repetition_penalty: Annotated[float, Parameter(converter=number)] = 1.0
+    "Divide (where negative, multiply) the logits of all tokens so far by this."
+    presence_penalty: Annotated[float, Parameter(converter=number)] = 0.0
+    "Subtract this from the logits of tokens of the answer so far."
+    frequency_penalty: Annotated[float, Parameter(converter=number)] = 0.0
+    "Subtract this from the logits of tokens of the answer so far, for each time they stand there."
+    logprobs: Annotated[int | None, Parameter(converter=whole)] = None
+    "Tell the log-probability of each token, and of this many of the most likely ones."
+
+
+CHOOSING = Choosing()
+
+
 def run(
     prompt: str = DEFAULT_PROMPT,
     /,
     *,
     target: Target = TARGET,
-    max_tokens: Annotated[int, Parameter(converter=whole)] = 128,
     raw: Annotated[bool, Parameter(negative="")] = False,
+    choosing: Choosing = CHOOSING,
     files: Files = FILES,
     output: Output = PLAIN,
 ) -> int:
@@ -47,17 +91,20 @@ def run(
     Args:
         prompt: What to answer; `-` reads it from standard input.
         target: Model and machine.
-        max_tokens: Longest answer in tokens.
         raw: Continue the prompt as it stands, without the model's chat template.
+        choosing: How tokens are chosen.
         files: Program files.
         output: How the result is shown.
     """
-    if max_tokens < 1:
-        raise UsageError(f"expected at least 1 token, found {max_tokens}", code="T103", where="--max-tokens")
+    if choosing.max_tokens < 1:
+        raise UsageError(
+            f"expected at least 1 token, found {choosing.max_tokens}", code="T103", where="--max-tokens"
+        )
     from ticktrue.cli.run_job import Job, perform
 
     terminal = Terminal(output)
     try:
-        return perform(Job(prompt, target, max_tokens, raw, files.output_file, files.program), terminal)
+        job = Job(prompt, target, raw, choosing, files.output_file, files.program)
+        return perform(job, terminal)
     finally:
         terminal.close()

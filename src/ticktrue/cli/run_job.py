@@ -3,19 +3,20 @@
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
 from ticktrue.cli.program_file import ProgramFile, machine_of, read_file
 from ticktrue.cli.prove import Maker, Proof, Rejected, Source, open_cache
+from ticktrue.cli.run import CHOOSING, Choosing
 from ticktrue.cli.surroundings import STDIN
 from ticktrue.cli.target import Found, Target, check_fits, look_up, open_model
-from ticktrue.compile import T_MAX, Options, assemble, bucket, image_blocks, tokens_kind
+from ticktrue.compile import T_MAX, Options, assemble
 from ticktrue.errors import InputError, UsageError
 from ticktrue.execute import Machine
-from ticktrue.generate import Session, Step
+from ticktrue.generate import Sampling, Session, Step, step_kind
 from ticktrue.model import load_weights
 from ticktrue.program import Program, StepKind, write_program
 
@@ -26,10 +27,15 @@ class Job:
 
     prompt: str
     target: Target
-    max_tokens: int
     raw: bool
+    choosing: Choosing = CHOOSING
     output_file: str = ""
     program_file: str = ""
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest answer in tokens."""
+        return self.choosing.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class Answer:
     """Everything that came out; `program` holds exactly the timetables that were used."""
 
     job: Job
+    sampling: Sampling
     found: Found
     weights: str
     prompt: str
@@ -80,6 +87,7 @@ def perform(job: Job, terminal: Terminal) -> int:
     from ticktrue.cli.run_report import tell_answer, tell_rejected
 
     begin = time.perf_counter()
+    sampling = sampling_of(job.choosing)
     with watch_kernels(terminal) as kernels:
         given = read_file(job.program_file) if job.program_file else None
         found = look_up_for(given, job.target, terminal) if given else look_up(job.target, terminal)
@@ -96,7 +104,7 @@ def perform(job: Job, terminal: Terminal) -> int:
             lambda: time.perf_counter() - kernels.seconds,
             given.decoded if given else None,
         )
-        execution = _Execution(job, found, maker, terminal)
+        execution = _Execution(job, found, maker, terminal, sampling)
         try:
             program = execution.run(ids)
         except Rejected as no:
@@ -105,7 +113,7 @@ def perform(job: Job, terminal: Terminal) -> int:
         tokens = tuple(t.step.chosen for t in execution.steps if chooses(t.step, len(ids)))
         used = {t.kind for t in program.timetables}
         proofs = tuple(p for p in maker.proofs if p.kind in used)
-        answer = Answer(job, found, weights, prompt, ids, tokens, execution.text, tuple(execution.steps), program,
+        answer = Answer(job, sampling, found, weights, prompt, ids, tokens, execution.text, tuple(execution.steps), program,
                         proofs, kernels.seconds, maker.seconds, begin)  # fmt: skip
         if job.output_file:
             write_program(program, Path(job.output_file))
@@ -145,10 +153,16 @@ def prompt_ids(found: Found, prompt: str, *, raw: bool) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def kind_at(pos: int, tokens: int, limit: int) -> StepKind:
-    """The step kind of `tokens` tokens at `pos`, as the session picks it."""
-    wide = tokens_kind(tokens)
-    return StepKind(wide, 1, bucket(pos + wide, image_blocks(limit)), "last", "chip")
+def sampling_of(choosing: Choosing) -> Sampling:
+    """The settings that the flags name.
+
+    Raises:
+        UsageError: T103 for a value out of its range.
+    """
+    try:
+        return Sampling(**{name: value for name, value in asdict(choosing).items() if name != "max_tokens"})
+    except InputError as no:
+        raise UsageError(no.message, code="T103", where=f"--{no.where.replace('_', '-')}") from None
 
 
 def chooses(step: Step, prompt: int) -> bool:
@@ -159,8 +173,9 @@ def chooses(step: Step, prompt: int) -> bool:
 class _Execution:
     """Steps one session to its end, streaming the text."""
 
-    def __init__(self, job: Job, found: Found, maker: Maker, terminal: Terminal) -> None:
+    def __init__(self, job: Job, found: Found, maker: Maker, terminal: Terminal, sampling: Sampling) -> None:
         self._job, self._found, self._maker, self._terminal = job, found, maker, terminal
+        self._sampling = sampling
         self._stop = frozenset(found.model.tokenizer().eos)
         self.steps: list[Timed] = []
         self.text = ""
@@ -174,7 +189,7 @@ class _Execution:
             maker.obtain(kind)
         with terminal.stage("packing weights"):
             machine = Machine(image, self._found.model.weights(), self._found.system)
-        session = Session(machine, maker.obtain)
+        session = Session(machine, maker.obtain, sampling=self._sampling)
         with terminal.stage("executing"):
             for timed in self._timed(session.generate(ids, self._job.max_tokens, self._stop), len(ids)):
                 self.steps.append(timed)
@@ -182,10 +197,12 @@ class _Execution:
 
     def _kinds(self, prompt: int) -> list[StepKind]:
         """Kinds of the prefill steps and of the first decode step."""
-        limit = self._found.options.max_context
-        kinds = [kind_at(at, min(T_MAX, prompt - at), limit) for at in range(0, prompt, T_MAX)]
+        limit, sampler = self._found.options.max_context, "host" if self._sampling.on_host else "chip"
+        last = (prompt - 1) // T_MAX * T_MAX
+        kinds = [step_kind(at, T_MAX, limit) for at in range(0, last, T_MAX)]
+        kinds.append(step_kind(last, prompt - last, limit, sampler))
         if self._job.max_tokens > 1 and prompt < limit:
-            kinds.append(kind_at(prompt, 1, limit))
+            kinds.append(step_kind(prompt, 1, limit, sampler))
         return list(dict.fromkeys(kinds))
 
     def _timed(self, steps: Iterator[Step], prompt: int) -> Iterator[Timed]:

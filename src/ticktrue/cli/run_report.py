@@ -20,6 +20,7 @@ from ticktrue.cli.output import Terminal
 from ticktrue.cli.program_file import degrees, tell_hypothetical
 from ticktrue.cli.prove import Proof, Rejected
 from ticktrue.cli.run_job import Answer
+from ticktrue.cli.sampling_parts import logprob_lines, sampling_part, sampling_words, token_logprobs
 from ticktrue.cli.target import Found
 from ticktrue.cli.timing_parts import causes_line, step_times, time_step
 from ticktrue.hw import formats_allowed
@@ -77,7 +78,9 @@ class _Report:
             prompt_sha256=hashlib.sha256(a.prompt.encode()).hexdigest(),
             raw=a.job.raw,
             prompt_token_ids=a.prompt_ids,
+            sampling=sampling_part(a.sampling),
             token_ids=a.token_ids,
+            logprobs=token_logprobs(a),
             text=a.text,
             finish_reason=self.finish_reason(),
             program_sha256=self.sha256,
@@ -128,6 +131,7 @@ class _Report:
         terminal.line(
             f"tokens     {len(a.prompt_ids)} in, {len(a.token_ids)} out{reason[self.finish_reason()]}"
         )
+        terminal.line(f"sampling   {sampling_words(a.sampling)}")
         terminal.line(f"program    sha256 {self.sha256}")
         terminal.line(f"           timetables {kinds}")
         rows = sum(p.verdict.rows * p.verdict.chips for p in a.proofs)
@@ -137,6 +141,8 @@ class _Report:
         terminal.line("           dataflow: every timetable's rows give the digest of the model's graph")
         self._times(terminal)
         self._wall(terminal)
+        for line in logprob_lines(a):
+            terminal.line(line)
 
     def _times(self, terminal: Terminal) -> None:
         a = self.answer
@@ -158,6 +164,10 @@ class _Report:
                       f"at context {a.final_context:,}")  # fmt: skip
         terminal.line(f"           {timing.sim_tokens_per_s:,.0f} simulated tokens/s "
                       f"({timing.interval_cycles:,} cycles from step to step)")  # fmt: skip
+        if timing.host_cycles:
+            terminal.line(
+                f"           {timing.host_cycles:,} of those for the host, which chooses the token: an assumed constant"
+            )
         terminal.line(f"cycles     {causes_line(timing)}")
         self._format(terminal)
         if constants:

@@ -21,10 +21,9 @@ def build_chains(sharded: ShardedGraph, image: Image, system: System) -> Timetab
         _node(step, node)
     templates, start, chains, values = writer.tables()
     n, s = sharded.graph.logit_rows, sharded.shapes
-    outputs = (
-        Output("logits", writer.index["logits"], 0, n, s.logits.beats),
-        Output("next_token", writer.index["next"], 0, n, 1),
-    )
+    outputs: tuple[Output, ...] = (Output("logits", writer.index["logits"], 0, n, s.logits.beats),)
+    if sharded.graph.kind.sampler == "chip":
+        outputs += (Output("next_token", writer.index["next"], 0, n, 1),)
     return Timetable(
         kind=sharded.graph.kind, scratch=scratch, templates=templates, template_start=start, chains=chains, rows=values,
         labels=tuple(writer.labels), outputs=outputs, loops=(), duration=0, dataflow="",
@@ -64,9 +63,9 @@ def _node(step: Step, node: Node) -> None:  # noqa: C901, PLR0912 - one arm per 
         case NodeKind.LOGITS:
             head.logits(step, step.sharded.graph.logit_rows)
         case NodeKind.GREEDY:
-            head.greedy(step, step.sharded.graph.logit_rows)
-        case NodeKind.LAST_ROW | NodeKind.HEAD_NORM | NodeKind.LAYER_SCALAR:
-            pass  # done by the final norm, by ROPE, by the residual
+            head.choose(step, step.sharded.graph.logit_rows)
+        case NodeKind.LAST_ROW | NodeKind.HEAD_NORM | NodeKind.LAYER_SCALAR | NodeKind.NOISE:
+            pass  # done by the final norm, by ROPE, by the residual, on the way to the choice
 
 
 def _attending(step: Step, layer: int) -> attention.Attending:

@@ -1,4 +1,4 @@
-"""Chains of the logits and of the greedy choice: local best, one small gather, the same winner on every chip."""
+"""Chains of the logits and of the choice: noise, local best, one small gather, the same winner on every chip."""
 
 from ticktrue.compile.chains import progress
 from ticktrue.compile.linear import folded, tiles
@@ -26,15 +26,17 @@ def logits(step: Step, rows: int) -> None:
         segment += 1
 
 
-def greedy(step: Step, rows: int) -> None:
-    """next[row]: largest logit, then lowest index, over all chips."""
+def choose(step: Step, rows: int) -> None:
+    """next[row]: largest z, then lowest index, over all chips; z = logit / temperature + noise, or the logit itself at 0."""
     s, g = step.s, step.sharded.plan.chips
     c = step.chain("greedy.local")
     beats = s.logits.beats
     pr = progress(beats, rows) if rows > 1 else progress(beats)
     width = s.logits.width
     x = c.load(step.at("logits", 0, rows * 4, 4), pr, Dtype.F32, width)
-    best = c.op(Op.LANE_ARGMAX, x, a=(s.logits.shard, s.vocab, 0))
+    last = int(step.sharded.graph.kind.logits == "last")
+    z = c.op(Op.NOISE, x, x=(last, 0), a=(s.logits.shard, s.vocab, 0))
+    best = c.op(Op.LANE_ARGMAX, z, a=(s.logits.shard, s.vocab, 0))
     c.store(best, step.at("cand", 0, 1), Dtype.F32, 1)
     c.end()
     cut = Cut(g, 1, Dtype.F32, 1, 1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ticktrue.execute import lower as lo
 from ticktrue.isa.ops import Dtype, Op, RegFn
-from ticktrue.kernels import attend, lanes, matmul
+from ticktrue.kernels import attend, lanes, matmul, philox
 from ticktrue.kernels.bits import bf16_to_f32, f32_to_bf16_bits, u32_as_f32
 
 F32 = int(Dtype.F32)
@@ -26,6 +26,7 @@ DIVIDE, SILU_MUL, MOVE, MERGE = int(Op.DIVIDE), int(Op.SILU_MUL), int(Op.MOVE), 
 TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST), int(Op.INSERT)
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
 SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
+NOISE = int(Op.NOISE)
 TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.TOKEN),
     int(RegFn.P_DIV),
@@ -269,11 +270,27 @@ def _vxm(s, pool, rank, cp, c, position, scratch):
     _zero_rest(s, pool, events, width)
 
 
+@nb.njit(cache=True, error_model="numpy")
+def _noise(s, pool, rank, position, last, temperature, draw):
+    """NOISE: row j of the step takes the registers of its own slot, and the position of the token that it chooses."""
+    base = rank * s[L_A0]
+    columns = min(s[L_A0], s[L_A1] - base)
+    for j in range(s[L_M]):
+        row = j * (position.size // last.size) + last[j] if s[L_X0] == 1 else j
+        at = np.uint32(position[row] + 1)
+        a, o = s[L_A] + j * s[L_N] * s[L_SA], s[L_O] + j * s[L_N] * s[L_SO]
+        k0, k1, choice = draw[j, 0], draw[j, 1], draw[j, 2]
+        philox.noise(pool, a, s[L_SA], o, s[L_SO], s[L_N], s[L_LANES], s[L_A2], columns, base, temperature[j], at, choice,
+                     k0, k1)  # fmt: skip
+    _zero_rest(s, pool, s[L_N] * s[L_M], s[L_LANES])
+
+
 @nb.njit(cache=True, error_model="numpy", nogil=True)
-def run(steps, address, peer, table, words, floats, pools, token, position, last, cp):
+def run(steps, address, peer, table, words, floats, pools, token, position, last, cp, temperature, draw):
     """One step. `pools` float32[chips, floats]; `table` int64[chips, 3]: a chip's index in each pattern.
 
-    `token`, `position` int64[S * T]: of each token row; `last` int64[S]: the last valid token of each slot.
+    `token`, `position` int64[S * T]: of each token row; `last` int64[S]: the last valid token of each slot. `temperature`
+    float32[rows] and `draw` uint32[rows, 3] (seed low, seed high, choice): registers by row of logits.
     """
     a0, a1 = np.empty(320, np.float32), np.empty(320, np.float32)
     a2, a3 = np.empty(320, np.float32), np.empty(320, np.float32)
@@ -304,5 +321,7 @@ def run(steps, address, peer, table, words, floats, pools, token, position, last
                 _move(s, pool)
             elif op == TRANSPOSE or op == SPREAD or op == BROADCAST or op == INSERT:
                 _reshape(s, pool)
+            elif op == NOISE:
+                _noise(s, pool, table[chip, s[L_PATTERN]], position, last, temperature, draw)
             else:
                 _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, position, scratch)

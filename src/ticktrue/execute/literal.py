@@ -9,10 +9,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ticktrue.execute.literal_kernel import exp_flat, gelu_flat, ordered_pass, silu_flat, tanh_flat
+from ticktrue.execute.literal_kernel import (
+    exp_flat,
+    gelu_flat,
+    noise_flat,
+    ordered_pass,
+    silu_flat,
+    tanh_flat,
+)
 from ticktrue.execute.memory import Memory
 from ticktrue.hw import System
-from ticktrue.isa import Dtype, Op, RegFn
+from ticktrue.isa import GREEDY, Draw, Dtype, Op, RegFn
 from ticktrue.isa.ops import LANES
 from ticktrue.program import Image, Timetable, expand
 from ticktrue.program import columns as col
@@ -38,9 +45,10 @@ class Literal:
         self._peer = [self._flat.peer(c) for c in range(chips)]
         self._order = np.lexsort((np.arange(len(rows)), rows[:, col.C_ISSUE]))
 
-    def run(self, tokens: Sequence[Sequence[int]], pos: Sequence[int]) -> None:
-        """Every row of every chip, in issue order; `tokens` and `pos` of each slot."""
+    def run(self, tokens: Sequence[Sequence[int]], pos: Sequence[int], draws: Sequence[Draw] = ()) -> None:
+        """Every row of every chip, in issue order; `tokens`, `pos` and draw (greedy) of each slot."""
         t = self._kind.tokens
+        self._draws = draws or [GREEDY] * len(tokens)
         self._token = [x for of in tokens for x in [*of, *[0] * (t - len(of))]]
         self._position = [p + i for p in pos for i in range(t)]
         self._last = [max(len(of), 1) - 1 for of in tokens]
@@ -156,7 +164,7 @@ class Literal:
             return np.stack([_reshape(op, x0, p) for p in a])
         return self._map(chip, row, a, b)
 
-    def _map(self, chip: int, row: list[int], a: F32, b: F32) -> F32:  # noqa: C901, PLR0912 - one arm per op
+    def _map(self, chip: int, row: list[int], a: F32, b: F32) -> F32:  # noqa: C901, PLR0912, PLR0915 - one arm per op
         d, half = row[col.C_X0], row[col.C_X0] // 2
         out = np.zeros_like(a)
         match row[col.C_OP]:
@@ -191,6 +199,8 @@ class Literal:
                 out = cap * _elementwise(tanh_flat, a / cap)
             case Op.MASK:
                 out = self._mask(chip, row, a)
+            case Op.NOISE:
+                out = self._noise(chip, row, a)
             case Op.COMBINE:
                 out = _combine(d, a, b)
             case Op.DIVIDE:
@@ -220,6 +230,26 @@ class Literal:
         if window:
             hidden |= position <= pos + t - window
         return np.where(hidden, SENTINEL, a).astype(np.float32)
+
+    def _noise(self, chip: int, row: list[int], a: F32) -> F32:
+        shard, total, first = row[col.C_A0], row[col.C_A1], row[col.C_A2]
+        beat, lane = np.arange(row[col.C_N])[None, :, None], np.arange(a.shape[-1])[None, None, :]
+        local = first + LANES * beat + lane
+        column = self._image.key.plan.index(row[col.C_PATTERN], chip) * shard + local
+        valid = np.broadcast_to((local < shard) & (column < total), a.shape)
+        tokens = self._kind.tokens
+        out = a.reshape(row[col.C_M], row[col.C_N], -1).copy()
+        for j in range(row[col.C_M]):
+            slot = j if self._kind.logits == "last" else j // tokens
+            draw, token_row = self._draws[slot], slot * tokens + self._last[slot] if row[col.C_X0] else j
+            t, seed, choice = np.float32(draw.temperature), draw.seed, draw.choice
+            position = self._position[token_row] + 1
+            if t:
+                key = [np.uint32(w) for w in (position, choice, seed & 0xFFFF_FFFF, seed >> 32)]
+                g = np.empty(column[0].size, dtype=np.float32)
+                noise_flat(np.maximum(column[0], 0).ravel(), *key, g)
+                out[j] = out[j] / t + g.reshape(out[j].shape)
+        return np.where(valid, out.reshape(a.shape), np.float32(0)).astype(np.float32)
 
 
 def _elementwise(function: Callable[..., None], *operands: F32) -> F32:

@@ -4,6 +4,7 @@ import numba as nb
 import numpy as np
 
 from ticktrue.kernels.functions import exp_f32, gelu_tanh_gate_f32, silu_gate_f32, tanh_f32
+from ticktrue.kernels.philox import draw
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -42,3 +43,10 @@ def ordered_pass(x, plane):
         for c in range(plane.shape[1]):
             out[c] = out[c] + (x[k] * plane[k, c])
     return out
+
+
+@nb.njit(cache=True, error_model="numpy")
+def noise_flat(column, position, choice, k0, k1, out):
+    """Gumbel noise of every column."""
+    for i in range(len(column)):
+        out[i] = draw(np.uint32(column[i]), position, choice, k0, k1)

@@ -57,7 +57,7 @@ def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:  # noqa: C901, PL
             return min(LANES, int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160))
         case Op.ADD | Op.MUL | Op.EXP | Op.SILU_MUL | Op.GELU_MUL:
             return max(a, b)
-        case Op.PASS | Op.SPREAD | Op.BROADCAST:
+        case Op.PASS | Op.SPREAD | Op.BROADCAST | Op.NOISE:
             return LANES
         case Op.MEAN_RSQRT | Op.LANE_SUM:
             return 1

@@ -11,15 +11,28 @@ from ticktrue.execute.interpreter_kernel import run
 from ticktrue.execute.lower import Lowered, lower
 from ticktrue.execute.memory import Memory, allocate, load_weights
 from ticktrue.hw import System
-from ticktrue.isa import OpTable
+from ticktrue.isa import GREEDY, Draw, OpTable
 from ticktrue.kernels.environment import check_float_environment
 from ticktrue.model import Weights
 from ticktrue.program import Image, StepKind, Timetable, class_regions
 
 
+def draw_registers(
+    kind: StepKind, draws: Sequence[Draw]
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
+    """`temperature` float32[rows] and uint32[rows, 3] of seed (low, high word) and choice: each row of logits has its slot's."""
+    each = kind.tokens if kind.logits == "all" else 1
+    rows = [draw for draw in draws or [GREEDY] * kind.slots for _ in range(each)]
+    words = [(draw.seed & 0xFFFF_FFFF, draw.seed >> 32, draw.choice) for draw in rows]
+    return np.array([draw.temperature for draw in rows], dtype=np.float32), np.array(words, dtype=np.uint32)
+
+
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """logits float32[rows, vocab] and next_token int64[rows]: a row per slot, or S * T where the kind gives all logits."""
+    """logits float32[rows, vocab] and next_token int64[rows]: a row per slot, or S * T where the kind gives all logits.
+
+    next_token is empty, int64[0], where the host samples.
+    """
 
     logits: npt.NDArray[np.float32]
     next_token: npt.NDArray[np.int64]
@@ -41,12 +54,20 @@ class Machine:
         load_weights(image, weights, self.memory)
         self._lowered: dict[StepKind, tuple[Timetable, Lowered, npt.NDArray[np.float32]]] = {}
 
-    def step(self, timetable: Timetable, tokens: Sequence[int], pos: int) -> StepResult:
+    def step(self, timetable: Timetable, tokens: Sequence[int], pos: int, draw: Draw = GREEDY) -> StepResult:
         """`batch` of one sequence: `tokens` at positions pos, pos + 1, ... (at most T of them)."""
-        return self.batch(timetable, [tokens], [pos])
+        return self.batch(timetable, [tokens], [pos], [draw])
 
-    def batch(self, timetable: Timetable, tokens: Sequence[Sequence[int]], pos: Sequence[int]) -> StepResult:
+    def batch(
+        self,
+        timetable: Timetable,
+        tokens: Sequence[Sequence[int]],
+        pos: Sequence[int],
+        draws: Sequence[Draw] = (),
+    ) -> StepResult:
         """Runs one step: tokens[s] at positions pos[s], pos[s] + 1, ... of slot s (at most T of them).
+
+        Next tokens are drawn as draws[s] says, greedily by default.
 
         A slot may sit a step out: no tokens, at any position it could have; its logits mean nothing.
 
@@ -58,7 +79,7 @@ class Machine:
         lowered, pools = self._prepare(timetable)
         memory = self.memory
         run(lowered.steps, lowered.address, lowered.peer, lowered.table, memory.words, memory.floats, pools, token,
-            position, last, self.image.key.plan.cp)  # fmt: skip
+            position, last, self.image.key.plan.cp, *draw_registers(kind, draws))  # fmt: skip
         return self._result(timetable)
 
     def _registers(
@@ -98,7 +119,7 @@ class Machine:
     def _result(self, timetable: Timetable) -> StepResult:
         regions = class_regions(self.image, timetable)
         outputs = {o.name: o for o in timetable.outputs}
-        out, chosen = outputs["logits"], outputs["next_token"]
+        out, chosen = outputs["logits"], outputs.get("next_token")
         vocab, chips = self.image.key.vocab, self.image.key.plan.chips
         shard = -(-vocab // chips)
         logits = np.zeros((out.rows, chips * shard), dtype=np.float32)
@@ -107,9 +128,11 @@ class Machine:
             raw = self.memory.floats[at * 80 : (at + out.vectors * out.rows * 4) * 80]
             beats = raw.reshape(out.vectors, out.rows, 320).transpose(1, 0, 2).reshape(out.rows, -1)
             logits[:, chip * shard : (chip + 1) * shard] = beats[:, :shard]
-        at = self.memory.vector(0, regions[chosen.region]) + chosen.base
-        words = self.memory.words.view(np.int32)
-        winner = words[at * 80 : (at + chosen.rows) * 80].reshape(chosen.rows, 80)[:, 1].astype(np.int64)
+        winner = np.zeros(0, dtype=np.int64)
+        if chosen is not None:
+            at = self.memory.vector(0, regions[chosen.region]) + chosen.base
+            words = self.memory.words.view(np.int32)
+            winner = words[at * 80 : (at + chosen.rows) * 80].reshape(chosen.rows, 80)[:, 1].astype(np.int64)
         if not np.isfinite(logits[:, :vocab]).all():
             raise InputError("a logit is not finite", code="T364", where=self.image.key.model,
                              hint="check the weights; the run stops here")  # fmt: skip

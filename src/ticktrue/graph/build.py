@@ -112,5 +112,7 @@ def build_graph(spec: ModelSpec, kind: StepKind, fmt: str, rings: tuple[int, ...
         x = b.add(NodeKind.LAST_ROW, "last_row", (x,), spec.hidden)
     h = b.add(NodeKind.NORM, "final_norm", (x,), spec.hidden, tensor="final_norm", rounded=True)
     logits = b.add(NodeKind.LOGITS, "logits", (h,), spec.vocab, tensor="lm_head")
-    b.add(NodeKind.GREEDY, "greedy", (logits,), 1)
+    if kind.sampler == "chip":
+        z = b.add(NodeKind.NOISE, "noise", (logits,), spec.vocab)
+        b.add(NodeKind.GREEDY, "greedy", (z,), 1)
     return Graph(spec, kind, fmt, tuple(b.nodes), rings or (0,) * len(spec.kinds))

@@ -59,7 +59,7 @@ def joined(parts: tuple[Part, ...]) -> str:
 
 
 def graph_parts(graph: Graph) -> tuple[Part, ...]:
-    """Logits, next_token, then K and V of each layer: what the digest covers, one sha256 each."""
+    """Logits, next_token (where the chips choose it), then K and V of each layer: what the digest covers, one sha256 each."""
     walk = _Walk(graph)
     for node in graph.nodes:
         walk.visit(node)
@@ -88,7 +88,7 @@ class _Walk:
 
     def parts(self) -> tuple[Part, ...]:
         """The parts in the order of the digest."""
-        return (self._ends["logits"], self._ends["next_token"], *self._state)
+        return (*self._ends.values(), *self._state)
 
     def visit(self, node: Node) -> None:
         """Computes the value of a node from those of its inputs."""
@@ -109,7 +109,7 @@ class _Walk:
             NodeKind.LINEAR: self._linear, NodeKind.HEAD_NORM: self._head_norm, NodeKind.ROPE: self._rope,
             NodeKind.ATTENTION: self._attention, NodeKind.RESIDUAL: self._residual, NodeKind.GATE: self._gate,
             NodeKind.LAYER_SCALAR: self._layer_scalar, NodeKind.LAST_ROW: self._last_row, NodeKind.LOGITS: self._logits,
-            NodeKind.GREEDY: self._greedy,
+            NodeKind.NOISE: self._noise, NodeKind.GREEDY: self._greedy,
         }  # fmt: skip
         rule = rules.get(node.kind)
         if rule is None:
@@ -161,6 +161,10 @@ class _Walk:
             for i, of in enumerate(slots)
         ]
         return np.stack(rows)
+
+    def _noise(self, _: Node, logits: Hashes) -> Hashes:
+        one_of_many = self._kind.logits == "last" and self._kind.tokens > 1
+        return _array(kernel.noise(logits, one_of_many, tag("NOISE")))
 
     def _greedy(self, _: Node, logits: Hashes) -> Hashes:
         chosen = _array(kernel.greedy(logits, tag("ARGMAX")))

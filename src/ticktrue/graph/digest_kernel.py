@@ -369,3 +369,14 @@ def greedy(logits, tag_argmax):
             total += mix(U(n + 1), logits[t, n])
         out[t] = mix(tag_argmax, total)
     return out
+
+
+@nb.njit(cache=True)
+def noise(logits, one_of_many, tag_noise):
+    """Row 24: z[rows, vocab]; row t is named t + 1, or t * 2^32 where any of several tokens may be the last valid one."""
+    out = np.empty_like(logits)
+    for t in range(logits.shape[0]):
+        key = U(t << 32) if one_of_many else U(t + 1)
+        for n in range(logits.shape[1]):
+            out[t, n] = mix(mix(tag_noise, U(n + 1)), mix(key, logits[t, n]))
+    return out

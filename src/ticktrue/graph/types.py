@@ -27,6 +27,7 @@ class NodeKind(StrEnum):
     LAST_ROW = "last_row"
     LOGITS = "logits"
     GREEDY = "greedy"
+    NOISE = "noise"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ CHIP_FACTS: tuple[FactSpec, ...] = (
     FactSpec("vxm_ports", "ports", 1, "VXM operations that run side by side"),
     FactSpec("vxm_map_cycles", "cycles", 1, "add, multiply, compare, convert"),
     FactSpec("vxm_func_cycles", "cycles", 1, "exp, divide, rsqrt, sigmoid"),
+    FactSpec("vxm_noise_cycles", "cycles", 1, "divide, then add noise: Philox4x32-10 and two logarithms"),
     FactSpec("vxm_reduce_cycles", "cycles", 1, "from the last operand of a fold to its result"),
     FactSpec("vxm_combine_cycles", "cycles", 1, "merge of two partial softmax results (m, l, o)"),
     FactSpec("sxm_ports", "ports", 1, "SXM operations that run side by side"),

@@ -99,8 +99,9 @@ class Op(IntEnum):
     LANE_SUM = 28
     LANE_ARGMAX = 29
     PICK = 30
-    SOFTCAP = 31
-    GELU_MUL = 32
+    NOISE = 31
+    SOFTCAP = 32
+    GELU_MUL = 33
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.LANE_SUM, (Unit.SXM,), Kind.REDUCE, 1, "lane_reduce_cycles"),
     (Op.LANE_ARGMAX, (Unit.SXM,), Kind.REDUCE, 1, "lane_reduce_cycles"),
     (Op.PICK, (Unit.VXM,), Kind.REDUCE, 1, "vxm_reduce_cycles"),
+    (Op.NOISE, (Unit.VXM,), Kind.MAP, 1, "vxm_noise_cycles"),
     (Op.SOFTCAP, (Unit.VXM,), Kind.MAP, 1, "vxm_func_cycles"),
     (Op.GELU_MUL, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
 )

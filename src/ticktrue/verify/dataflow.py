@@ -76,11 +76,12 @@ def joined(parts: tuple[Part, ...]) -> str:
 
 
 def rows_parts(program: Program, timetable: Timetable, system: System) -> tuple[Part, ...]:
-    """Logits, next_token, then K and V of each layer: what the digest covers, one sha256 each."""
+    """Logits, next_token (where the chips choose it), then K and V of each layer: what the digest covers, one sha256 each."""
     flat = expand(program.image, timetable, system)
     memory = memory_of(program.image, timetable, flat.table)
     _evaluate(flat, memory)
-    parts = [_logits(program.image, timetable, memory), _next_token(timetable, memory)]
+    parts = [_logits(program.image, timetable, memory)]
+    parts += [_next_token(timetable, memory)] if timetable.kind.sampler == "chip" else []
     parts += _state(program.image, timetable, memory)
     if memory.stray[0]:  # something was written that no part shows
         parts.append(Part("stray", str(int(memory.stray[0]))))

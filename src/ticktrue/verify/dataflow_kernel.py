@@ -30,13 +30,14 @@ from ticktrue.verify.dataflow_memory_kernel import (
     tile_at,
     values_of,
 )
-from ticktrue.verify.dataflow_op_kernel import map_one, narrow, poison, reduce_one, spread, transpose
+from ticktrue.verify.dataflow_op_kernel import map_one, narrow, noise, poison, reduce_one, spread, transpose
 from ticktrue.verify.dataflow_plan_kernel import (
     BF16,
     GATHER,
     INSTALL,
     LOAD,
     MASK,
+    NOISE,
     PASS,
     RECEIVE,
     S_ALIAS,
@@ -366,6 +367,10 @@ def _map(run, rows, stat, r, chip):
         if row[col.C_OP] == MASK:
             block = (row[col.C_A0] + e // n) * model[M_CP] + chip % model[M_CP]
             position = block * BLOCK + e % n
+        elif row[col.C_OP] == NOISE:
+            rank = run.rank[row[col.C_PATTERN], chip]
+            noise(run.tags, row, rank, (e % n, e // n, model[M_TOKENS]), _event(first, e), _event(to, e))
+            continue
         map_one(run.tags, row, (position, bound), _event(first, e), _event(second, e), _event(to, e))
 
 

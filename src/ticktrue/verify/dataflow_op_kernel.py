@@ -41,6 +41,7 @@ from ticktrue.verify.dataflow_plan_kernel import (
     T_MASK,
     T_MAX,
     T_MEAN_RSQRT,
+    T_NOISE,
     T_ROPE_1,
     T_ROPE_2,
     T_SCALE,
@@ -128,6 +129,19 @@ def _mask(tags, row, s, where, out):
         token_row = row[col.C_A3] * tokens + t
         seen = _seen(place, t, last, window, ring)
         out[lane] = mix(key, mix(U(token_row + 1), at(s, lane))) if seen else SENTINEL
+
+
+@inner
+def noise(tags, row, rank, event, x, out):
+    """NOISE of event = (i, j, T): lane by lane the column of the vocabulary, and the row of the step."""
+    share, columns = row[col.C_A0], row[col.C_A1]
+    i, j, tokens = event
+    key = U(j << 32) if row[col.C_X0] == 1 and tokens > 1 else U(j + 1)
+    for lane in range(out.size):
+        local = row[col.C_A2] + LANES * i + lane
+        n = rank * share + local
+        exists = local < share and n < columns
+        out[lane] = mix(mix(tags[T_NOISE], U(n + 1)), mix(key, at(x, lane))) if exists else ZERO
 
 
 @inner

@@ -18,6 +18,7 @@ DIVIDE, SILU_MUL, MOVE, MERGE = int(Op.DIVIDE), int(Op.SILU_MUL), int(Op.MOVE), 
 TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST), int(Op.INSERT)
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
 SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
+NOISE = int(Op.NOISE)
 
 inner = nb.njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that only kernels call: wrappers for Python cost more to compile than the functions."""
@@ -28,7 +29,7 @@ BF16, F32 = 0, 1
 
 TAG_NAMES = (
     "CONVERT", "SCALE", "LANE_SUM", "MEAN_RSQRT", "CMUL_C", "CMUL_S", "ROPE_1", "ROPE_2", "MASK", "MAX",
-    "EXP", "COMBINE", "DIVIDE", "SILU_MUL", "SCATTER", "ARGMAX", "PASS", "NARROW", "SOFTCAP", "GELU_MUL",
+    "EXP", "COMBINE", "DIVIDE", "SILU_MUL", "SCATTER", "ARGMAX", "PASS", "NARROW", "NOISE", "SOFTCAP", "GELU_MUL",
 )  # fmt: skip
 (
     T_CONVERT,
@@ -49,10 +50,11 @@ TAG_NAMES = (
     T_ARGMAX,
     T_PASS,
     T_NARROW,
+    T_NOISE,
     T_SOFTCAP,
     T_GELU_MUL,
     T_ONE,
-) = range(21)
+) = range(22)
 
 (
     S_RANK,  # place in the evaluation order
@@ -129,7 +131,7 @@ def _attributes_ok(row):
         return 0 < x0 <= LANES and (row[col.C_N] <= LANES if op == TRANSPOSE else row[col.C_N] == 1)
     if op == INSERT:
         return 0 <= x0 < LANES
-    if op == LANE_ARGMAX:
+    if op == LANE_ARGMAX or op == NOISE:
         return a0 > 0 and a2 >= 0
     return True
 

@@ -10,9 +10,18 @@ from ticktrue.verify.stored import ELEMENT_BYTES, LINK, MEMORY, UNIT, Mask, Stor
 from ticktrue.verify.verdict import Findings
 
 _X0 = {Op.INSTALL, Op.SCALE, Op.MEAN_RSQRT, Op.CMUL, Op.ROPE, Op.MASK, Op.COMBINE, Op.DIVIDE, Op.MERGE, Op.TRANSPOSE,
-       Op.SPREAD, Op.INSERT, Op.SOFTCAP}  # fmt: skip
+       Op.SPREAD, Op.INSERT, Op.SOFTCAP, Op.NOISE}  # fmt: skip
 _X1 = {Op.INSTALL, Op.MEAN_RSQRT, Op.ROPE, Op.MERGE}
-_A = {Op.INSTALL: 3, Op.MASK: 4, Op.MOVE: 3, Op.MERGE: 4, Op.LANE_ARGMAX: 3, Op.GATHER: 1, Op.SCATTER: 2}
+_A = {
+    Op.INSTALL: 3,
+    Op.MASK: 4,
+    Op.MOVE: 3,
+    Op.MERGE: 4,
+    Op.LANE_ARGMAX: 3,
+    Op.NOISE: 3,
+    Op.GATHER: 1,
+    Op.SCATTER: 2,
+}
 _WIDTH = {Op.LOAD, Op.GATHER, Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL}
 _DTYPE = _WIDTH | {Op.TRANSPOSE}
 
@@ -28,6 +37,7 @@ def check_fields(s: Stored, findings: Findings) -> None:
     _memory(s, findings)
     _ports(s, findings)
     _widths(s, findings)
+    _noise(s, findings)
     _attributes(s, findings)
     _install(s, findings)
 
@@ -49,7 +59,7 @@ def _canonical(s: Stored, findings: Findings) -> None:
     memory = MEMORY[s.op]
     ranked = t[:, col.T_RANKFN] != col.RANK_NONE
     context = _is(s, {Op.MASK, Op.SCATTER})
-    patterned = (t[:, col.T_PEERS] > 0) | ranked | context | (s.op == Op.LANE_ARGMAX)
+    patterned = (t[:, col.T_PEERS] > 0) | ranked | context | _is(s, {Op.LANE_ARGMAX, Op.NOISE})
     everywhere = (
         (n == 1, ("p", p, 0)), (m == 1, ("q", q, 0)),
         ((n == 1) | ~memory, ("step", t[:, col.T_STEP], 0)), ((m == 1) | ~memory, ("step2", t[:, col.T_STEP2], 0)),
@@ -158,6 +168,23 @@ def _widths(s: Stored, findings: Findings) -> None:
     )
 
 
+def _noise(s: Stored, findings: Findings) -> None:
+    """NOISE names the rows of the step whose registers it takes: the last valid one, or row j."""
+    x0, m, kind = s.t[:, col.T_X0], s.t[:, col.T_M], s.timetable.kind
+    last = int(kind.logits == "last")
+    noise, rows = s.op == Op.NOISE, kind.slots * (kind.tokens if kind.logits == "all" else 1)
+    s.each(
+        findings,
+        "V100",
+        noise & (x0 != last),
+        f"expected x0 = {last} for logits {kind.logits}, found {{}}",
+        x0,
+    )
+    s.each(
+        findings, "V122", noise & (m > rows), f"takes the registers of row {{}} of a step of {rows}", m - 1
+    )
+
+
 def _attributes(s: Stored, findings: Findings) -> None:
     """V112 for attributes that name lanes or columns that do not exist."""
     x0, x1 = s.t[:, col.T_X0], s.t[:, col.T_X1]
@@ -178,7 +205,8 @@ def _attributes(s: Stored, findings: Findings) -> None:
         (s.op == Op.MERGE, (x0 < 1) | (a0 < 1) | (a0 > LANES * np.maximum(x0, 1)), "beats for all columns of a source (x0)", x0),
         (s.op == Op.MERGE, (a1 < 0) | (a2 < 0), "a first source beat and a first column (a1, a2)", a1),
         (s.op == Op.MERGE, (a3 < 1) | (a3 > LANES), "columns that fit a beat (a3)", a3),
-        (s.op == Op.LANE_ARGMAX, (a0 < 1) | (a1 < 1) | (a2 < 0), "columns per rank, of all, and before these (a0, a1, a2)", a0),
+        (_is(s, {Op.LANE_ARGMAX, Op.NOISE}), (a0 < 1) | (a1 < 1) | (a2 < 0),
+         "columns per rank, of all, and before these (a0, a1, a2)", a0),
     )  # fmt: skip
     for mask, wrong, text, values in tests:
         s.each(findings, "V112", mask & wrong, f"expected {text}, found {{}}", values)

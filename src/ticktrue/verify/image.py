@@ -54,21 +54,7 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
         if not whole(getattr(key, name), 1, high):
             findings.field("V112", f"key.{name}", f"expected 1 to {high:_}, found {getattr(key, name)!r}")
             fine = False
-    for i, a in enumerate(key.attention):
-        for name in ("heads", "kv_heads", "head_dim", "window", "ring"):
-            low, high = (0, GREATEST) if name in {"window", "ring"} else (1, MAX_WIDTH)
-            if not whole(getattr(a, name), low, high):
-                findings.field(
-                    "V112",
-                    f"key.attention[{i}].{name}",
-                    f"expected {low} to {high:_}, found {getattr(a, name)!r}",
-                )
-                fine = False
-    if not all(whole(kind, 0, len(key.attention) - 1) for kind in key.layer_kinds):
-        findings.field(
-            "V112", "key.layer_kinds", f"expected numbers below the {len(key.attention)} kinds of attention"
-        )
-        fine = False
+    fine &= _kinds(image, findings)
     for name in ("chips", "h", "cp"):
         if not whole(getattr(key.plan, name), 1, LANE_BLOCKS * LANE_BLOCKS):
             findings.field(
@@ -83,6 +69,27 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
         fine = False
     if key.fmt not in {"bf16", "f32"}:
         findings.field("V112", "key.fmt", f"expected bf16 or f32, found {key.fmt!r}")
+        fine = False
+    return fine
+
+
+def _kinds(image: Image, findings: Findings) -> bool:
+    """Whether the kinds of attention have sizes that can be, and each layer one of them."""
+    key, fine = image.key, True
+    for i, a in enumerate(key.attention):
+        for name in ("heads", "kv_heads", "head_dim", "window", "ring"):
+            low, high = (0, GREATEST) if name in {"window", "ring"} else (1, MAX_WIDTH)
+            if not whole(getattr(a, name), low, high):
+                findings.field(
+                    "V112",
+                    f"key.attention[{i}].{name}",
+                    f"expected {low} to {high:_}, found {getattr(a, name)!r}",
+                )
+                fine = False
+    if not all(whole(kind, 0, len(key.attention) - 1) for kind in key.layer_kinds):
+        findings.field(
+            "V112", "key.layer_kinds", f"expected numbers below the {len(key.attention)} kinds of attention"
+        )
         fine = False
     return fine
 

@@ -47,6 +47,32 @@ def test_compile_all_logits_of_several_widths(cli, model, tmp_path):
     assert kinds == ["T1.S1.B1.all.chip", "T4.S1.B1.all.chip"]
 
 
+def test_compile_for_a_host_that_samples(cli, model, tmp_path):
+    flags = ("--context", "64", "--sampler", "host", "--chips", "2", "-o", "h.ticktrue")
+    assert cli("compile", model, *flags).status == 0
+    (timetable,) = read_program(tmp_path / "h.ticktrue").program.timetables
+    assert timetable.kind.label() == "T1.S1.B1.last.host"
+    assert [o.name for o in timetable.outputs] == ["logits"]
+    assert cli("verify", "h.ticktrue").status == 0
+    step = cli("time", "h.ticktrue", "--json").document["steps"][0]
+    assert step["sim_host_cycles"] > 0
+    assert "host_round_trip_ns" in {a["name"] for a in step["assumed"]}
+    drawn = cli(
+        "run",
+        "abc",
+        "--raw",
+        "--program",
+        "h.ticktrue",
+        "--model",
+        model,
+        "--top-k",
+        "3",
+        "--temperature",
+        "1",
+    )
+    assert drawn.status == 0, drawn.err
+
+
 @pytest.mark.parametrize(
     ("flags", "status", "code"),
     [
@@ -55,6 +81,7 @@ def test_compile_all_logits_of_several_widths(cli, model, tmp_path):
         (("--context", "0"), 2, "T103"),
         (("--context", "500"), 2, "T103"),
         (("--logits", "some"), 2, "T103"),
+        (("--sampler", "me"), 2, "T103"),
         (("--chips", "5"), 2, "T120"),
         (("--max-model-len", "257"), 2, "T123"),
         (("--format", "f32"), 3, "T373"),

@@ -9,6 +9,7 @@ from tests.stepping import Stepper
 
 from ticktrue.execute import Machine
 from ticktrue.execute.literal import Literal
+from ticktrue.isa import Draw
 from ticktrue.model import load_model
 from ticktrue.program import StepKind
 
@@ -34,6 +35,7 @@ def test_every_byte_of_memory_is_equal_after_each_step(
     ids = np.random.default_rng(1).integers(0, model.spec.vocab, 3 * tokens).tolist()
     for at, pos in ((0, 0), (tokens, tokens), (2 * tokens, 64 * blocks - tokens)):
         part = ids[at : at + max(1, tokens - 1)]
-        fast.step(timetable, part, pos)
-        literal.run([part], [pos])
+        draw = Draw(0.7 if pos else 0.0, 0xFEDCBA9876543210 + at, at)
+        fast.step(timetable, part, pos, draw)
+        literal.run([part], [pos], [draw])
         assert (fast.memory.words == plain.memory.words).all()

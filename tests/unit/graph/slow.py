@@ -151,6 +151,11 @@ def silu_mul(g, u):
     return mix(mix(tag("SILU_MUL"), g), u) if g and u else 0
 
 
+def noise(columns, row):
+    """NOISE of {column: element}; row = t + 1, 0 for the last valid row of several tokens."""
+    return {n: mix(mix(tag("NOISE"), n + 1), mix(row, x)) for n, x in columns.items()}
+
+
 def argmax(columns):
     """(lane 0, lane 1) over column -> value."""
     s = total(mix(n + 1, x) for n, x in columns.items())
@@ -285,8 +290,10 @@ class Slow:
         if self.kind.logits == "last":
             x = [[gather("LAST", 0, {t: x[t][j] for t in range(tokens)}) for j in range(spec.hidden)]]
         logits = self.linear(self.norm(x, "final_norm"), "lm_head", spec.vocab)
-        chosen = [[argmax(dict(enumerate(row)))[1]] for row in logits]
-        return tuple((name, sha(rows)) for name, rows in [("logits", logits), ("next_token", chosen), *state])
+        any_row = self.kind.logits == "last" and tokens > 1
+        z = [noise(dict(enumerate(row)), 0 if any_row else t + 1) for t, row in enumerate(logits)]
+        chosen = [("next_token", [[argmax(row)[1]] for row in z])] if self.kind.sampler == "chip" else []
+        return tuple((name, sha(rows)) for name, rows in [("logits", logits), *chosen, *state])
 
 
 def sha(rows):

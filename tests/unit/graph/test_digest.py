@@ -31,8 +31,18 @@ def step(tokens=1, blocks=1, logits="last"):
         (NARROW, step(2, 9)),
         (replace(NARROW, vocab=1, heads=1, head_dim=2), step(1, 258)),
         (replace(NARROW, heads=1), step(130, 3)),
+        (NARROW, StepKind(2, 1, 1, "last", "host")),
     ],
-    ids=["one token", "chunk", "last row", "score tiles", "second rope row", "lanes wrap", "absent blocks"],
+    ids=[
+        "one token",
+        "chunk",
+        "last row",
+        "score tiles",
+        "second rope row",
+        "lanes wrap",
+        "absent blocks",
+        "host",
+    ],
 )
 def test_equals_the_literal_evaluation(spec, kind, fmt):
     assert tuple(graph_parts(build_graph(spec, kind, fmt))) == Slow(spec, kind, fmt).parts()

@@ -279,6 +279,11 @@ def _chains(d: Draft) -> None:
         {"op": Op.SILU_MUL, "s0": 0, "s1": 0},
         {"op": Op.STORE, "region": "logits", "s0": 1, "dtype": F32, "width": 4},
     ])  # fmt: skip
+    d.chain("noise", [
+        {"op": Op.LOAD, "region": "logits", "dtype": F32, "width": 1},
+        {"op": Op.NOISE, "s0": 0, "x0": 1, "a0": -(-VOCAB // d.plan.chips), "a1": VOCAB},
+        {"op": Op.STORE, "region": "next", "s0": 1, "dtype": F32, "width": 1},
+    ])  # fmt: skip
     d.chain("pick", [
         {"op": Op.LOAD, "region": "logits", "dtype": F32, "width": 1},
         {"op": Op.LANE_ARGMAX, "s0": 0, "a0": -(-VOCAB // d.plan.chips), "a1": VOCAB},

@@ -65,6 +65,11 @@ def test_both_sides_agree_where_a_head_fills_more_than_a_vector(fmt):
     assert both_sides(spec_of(TINY_D128), 4, fmt, [step(1, 3), step(4, 2, "all"), step(64, 1)], 192) == []
 
 
+def test_both_sides_agree_where_the_host_samples():
+    kinds = [StepKind(1, 1, 1, "last", "host"), StepKind(4, 1, 3, "all", "host")]
+    assert both_sides(spec_of(TINY_KV3), 6, "bf16", kinds, 192) == []
+
+
 @pytest.mark.parametrize("chips", [1, 6])
 def test_both_sides_agree_where_lanes_wrap(chips):
     small = spec_of(TINY_KV3, layers=1, ffn=70, hidden=66)
@@ -211,6 +216,9 @@ FAULTS: dict[str, Callable[[Editor], Program]] = {
     "partial sums added the other way round": lambda e: e.with_template("L0.down.fold[0.0]", Op.LOAD, 0, step=-1),
     "logits of another beat": lambda e: e.with_value("greedy.local", Op.LANE_ARGMAX, 0, a2=1),
     "a column too few": lambda e: e.with_value("greedy.local", Op.LANE_ARGMAX, 0, a1=-1),
+    "noise of another column": lambda e: e.with_value("greedy.local", Op.NOISE, 0, a0=1),
+    "noise a column too few": lambda e: e.with_value("greedy.local", Op.NOISE, 0, a1=-1),
+    "noise of another row": lambda e: e.with_template("greedy.local", Op.NOISE, 0, x0=-1),
     "one candidate left out": lambda e: e.with_template("greedy.pick", Op.LOAD, 0, step=-1),
     "token table row shifted": lambda e: e.with_value("embed[0].keep", Op.GATHER, 0, base=1),
     "another row is the last": lambda e: e.with_value("final_norm.scale", Op.GATHER, 0, base=4),

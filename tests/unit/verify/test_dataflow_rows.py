@@ -241,6 +241,37 @@ def test_argmax_leaves_out_columns_beyond_the_end():
     assert read("s", 0, 1, chip=1) == [slow.argmax({165 + i: g(i) for i in range(35)})[0]]
 
 
+@pytest.mark.parametrize(("last", "row"), [(0, 1), (1, 0)])
+def test_noise_names_column_and_row(last, row):
+    b = Bench(2, 1)
+    c = b.chain()
+    z = c.op(Op.NOISE, c.load(b.at("g", 0, 4), progress(2), F32, 4), x=(last, 0), a=(325, 640, 0))
+    c.store(z, b.at("s", 0, 4), F32, 4)
+    c.end()
+    read = b.run()
+    for chip in (0, 1):
+        want = slow.noise({325 * chip + i: g(i) for i in range(325)}, row)
+        there = [want.get(325 * chip + i, 0) if 325 * chip + i < 640 else 0 for i in range(400)]
+        assert read("s", 0, 320, chip=chip) == there[:320]
+        assert read("s", 4, 80, chip=chip) == there[320:]
+
+
+def test_noise_of_the_only_row_is_that_of_row_0_whatever_names_it():
+    found = []
+    for last in (0, 1):
+        b = Bench(1, 1)
+        c = b.chain()
+        c.store(
+            c.op(Op.NOISE, c.load(b.at("g"), progress(1), F32, 1), x=(last, 0), a=(80, 160, 0)),
+            b.at("s"),
+            F32,
+            1,
+        )
+        c.end()
+        found.append(b.run()("s", 0, 80))
+    assert found[0] == found[1] == list(slow.noise({i: g(i) for i in range(80)}, 1).values())
+
+
 def test_pick_is_poisoned_by_what_no_argmax_gave():
     b = Bench()
     c = b.chain()
@@ -540,6 +571,7 @@ def test_a_scatter_past_the_bucket_is_stray():
         {"op": int(Op.MASK), "x0": 0},
         {"op": int(Op.MERGE)},
         {"op": int(Op.LANE_ARGMAX)},
+        {"op": int(Op.NOISE)},
         {"op": int(Op.STORE), "dtype": 3, "width": 1, "region": 10},
         {"op": int(Op.INSTALL), "width": -1, "a2": 4},
         {"op": int(Op.CMUL), "s1": 0, "x0": 7},
