@@ -73,7 +73,7 @@ def _append(
     at = step.at(t.name(source), base, made, pattern=col.PATTERN_HEADS, rank_fn=col.RANK_OWN,
                  rank_stride=groups * s.rows * made)  # fmt: skip
     c = step.chain(label)
-    x = c.load(at, progress(s.tokens), s.act, width)
+    x = c.load(at, progress(s.tokens, p=c.pace(max(width, to))), s.act, width)
     if a.stored != a.act:
         x = c.op(Op.CONVERT, x, dtype=a.stored)
     there = step.at(

@@ -54,7 +54,7 @@ class AttentionShapes:
     """Sizes of one kind of attention on one chip.
 
     `act` is the type that q, k, v are rounded to, `ka` its lanes per vector; `stored` the type of the cache, `kl` its lanes per
-    vector. `suffix` ends the names of its regions. It reads `blocks` blocks (a ring of `ring` blocks at most, if there is one), of
+    vector. `suffix` ends the names of its regions. It reads `blocks` blocks (a ring of `ring` at most, if there is one), of
     which a chip has `local_blocks`. `hv` KV heads share a vector group of `vg` vectors; `kv_groups` vector groups per position
     per chip. `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head. A head whose values
     leave no two lanes of a beat free for l and m is attended in `parts` of `value_dim` values.
