@@ -215,7 +215,9 @@ class GgufFile:
         """
         array = self._array(key, "float32 numbers")
         if _SCALARS.get(array.kind, "") != "<f":
-            raise InputError(f"metadata key {key!r} must hold float32 numbers", code="T341", where=str(self.path))
+            raise InputError(
+                f"metadata key {key!r} must hold float32 numbers", code="T341", where=str(self.path)
+            )
         return [float(x) for (x,) in struct.iter_unpack("<f", self._data[array.start : array.end].data)]
 
     def _array(self, key: str, what: str) -> GgufArray:

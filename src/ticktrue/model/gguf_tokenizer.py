@@ -178,7 +178,9 @@ def _sentence_piece(
         raise InputError(f"{len(tokens)} tokens, but {len(scores)} scores", code=CODE, where=where)
     unknown = file.get("tokenizer.ggml.unknown_token_id", int, 0)
     if not 0 <= unknown < len(tokens):
-        raise InputError(f"unknown_token_id {unknown} is past the {len(tokens)} tokens", code=CODE, where=where)
+        raise InputError(
+            f"unknown_token_id {unknown} is past the {len(tokens)} tokens", code=CODE, where=where
+        )
     absent = sorted({f"<0x{byte:02X}>" for byte in range(256)} - set(tokens))
     if absent:
         raise InputError(f"byte token {absent[0]!r} is missing", code=CODE, where=where)
