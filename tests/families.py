@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-
 from tests.models import BOS, EOS, _normal, _stored, tokenizer, write_safetensors
+
 from ticktrue.model import ModelSpec, read_spec
 
 Tensors = dict[str, npt.NDArray[np.float32]]
