@@ -70,7 +70,9 @@ def test_qwen_chat_template(qwen: Model) -> None:
     template = qwen.chat_template()
     assert template is not None
     text = template.render([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
-    expected = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    expected = (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    )
     assert text == expected
     assert template.render([{"role": "user", "content": "Hi"}]).startswith("<|im_start|>system\nYou are Qwen")
     ids = qwen.tokenizer().encode(text, add_special=False)
@@ -88,7 +90,9 @@ def test_digests(gemma: Model) -> None:
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")  # transformers and torch warn as they please
 @pytest.mark.parametrize("family", ["gemma3", "qwen2"])
-def test_weights_and_constants_are_those_that_transformers_reads(family: str, gemma: Model, qwen: Model) -> None:
+def test_weights_and_constants_are_those_that_transformers_reads(
+    family: str, gemma: Model, qwen: Model
+) -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     model = gemma if family == "gemma3" else qwen
