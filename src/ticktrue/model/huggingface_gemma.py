@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ticktrue.errors import InputError
 from ticktrue.model.family import Family
 from ticktrue.model.huggingface_fields import (
     Config,
@@ -107,9 +108,7 @@ def read_gemma3(data: bytes | msgspec.Raw, path: Path) -> ModelSpec:
             "head_dim": config.head_dim,
             "rope_theta": first(full.rope_theta, config.rope_theta, 1_000_000.0),
             "rope_scaling": scaling(full, path),
-            "query_scale": 1.0 / math.sqrt(config.query_pre_attn_scalar)
-            if config.query_pre_attn_scalar > 0
-            else -1.0,
+            "query_scale": _query_scale(config, path),
             "score_softcap": config.attn_logit_softcapping or 0.0,
         },
     )
@@ -159,6 +158,17 @@ def read_gemma4(data: bytes | msgspec.Raw, path: Path) -> ModelSpec:
             "layer_scalar": True,
         },
     )
+
+
+def _query_scale(config: _Gemma3, path: Path) -> float:
+    scalar = config.query_pre_attn_scalar
+    if not (math.isfinite(scalar) and scalar > 0):
+        raise InputError(
+            f"query_pre_attn_scalar must be a finite number above 0, found {scalar!r}",
+            code="T342",
+            where=str(path),
+        )
+    return 1.0 / math.sqrt(scalar)
 
 
 def _refuse_gemma4(config: _Gemma4, path: Path) -> None:
