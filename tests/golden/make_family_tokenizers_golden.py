@@ -73,7 +73,9 @@ def qwen(path: str, texts: list[str]) -> list[list[int]]:
 
 def qwen_ids(text: str, vocab: dict[str, int], ranks: dict, special: list[str]) -> list[int]:
     ids = []
-    for piece in regex.split("(" + "|".join(map(regex.escape, sorted(special, key=len, reverse=True))) + ")", text):
+    for piece in regex.split(
+        "(" + "|".join(map(regex.escape, sorted(special, key=len, reverse=True))) + ")", text
+    ):
         if piece in special:
             ids.append(vocab[piece])
             continue
@@ -101,7 +103,11 @@ def alphabet() -> list[str]:
 
 if __name__ == "__main__":
     strings = [text for text, _ in json.loads((HOME / "tokenizer_smollm2.json").read_text())["cases"]]
-    strings += [" " * n + "x" for n in range(2, 45)] + ["\n" * n + "\t" * n for n in range(2, 40)] + ["a<b>c <table>\n</table>"]
+    strings += (
+        [" " * n + "x" for n in range(2, 45)]
+        + ["\n" * n + "\t" * n for n in range(2, 40)]
+        + ["a<b>c <table>\n</table>"]
+    )
     for name, ids in (("gemma3", gemma(sys.argv[1], strings)), ("qwen2", qwen(sys.argv[2], strings))):
         rows = ",\n".join(json.dumps([text, row]) for text, row in zip(strings, ids, strict=True))
         (HOME / f"tokenizer_{name}.json").write_text(f"[\n{rows}\n]\n")

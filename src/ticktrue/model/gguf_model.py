@@ -94,7 +94,7 @@ class GgufNaming:
             rows = self._spec.hidden if part == "experts.down" else experts.ffn
             return Place((at + _EXPERTS[part],), Take(experts.count, rows, 0, rows))
         heads = {"q": self._spec.heads, "k": self._spec.kv_heads}.get(part)
-        if self._spec.family != Family.LLAMA or heads is None:
+        if heads is None or self._spec.family != Family.LLAMA:
             return Place((at + _PARTS[part],))
         return Place((at + _PARTS[part],), rows=partial(unpermute, heads=heads))
 

@@ -30,7 +30,13 @@ def test_gemma_4_31b() -> None:
 
 @pytest.mark.parametrize(
     ("context", "elements"),
-    [(0, 0), (10_000, 829_030_400), (16_384, 1_090_519_040), (100_000, 4_515_430_400), (262_144, 11_156_848_640)],
+    [
+        (0, 0),
+        (10_000, 829_030_400),
+        (16_384, 1_090_519_040),
+        (100_000, 4_515_430_400),
+        (262_144, 11_156_848_640),
+    ],
 )
 def test_gemma_4_31b_cache(context: int, elements: int) -> None:
     assert kv_elements(known_spec("gemma-4-31b"), context) == elements
@@ -105,7 +111,12 @@ def test_planned_families_do_not_run(tmp_path: Path, name: str, missing: str) ->
 def test_yarn_is_kept() -> None:
     yarn = known_spec("gpt-oss-120b").yarn
     assert yarn is not None
-    assert (yarn.factor, yarn.original_max_positions, yarn.beta_fast, yarn.beta_slow) == (32.0, 4_096, 32.0, 1.0)
+    assert (yarn.factor, yarn.original_max_positions, yarn.beta_fast, yarn.beta_slow) == (
+        32.0,
+        4_096,
+        32.0,
+        1.0,
+    )
 
 
 def test_unknown_shape_and_negative_context() -> None:
