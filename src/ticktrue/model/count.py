@@ -27,7 +27,10 @@ def known_spec(name: str) -> ModelSpec:
     """
     if name not in known_shapes():
         raise InputError(
-            f"no shape is called {name!r}", code="T340", where="configs", hint=f"known: {', '.join(known_shapes())}"
+            f"no shape is called {name!r}",
+            code="T340",
+            where="configs",
+            hint=f"known: {', '.join(known_shapes())}",
         )
     with as_file(files("ticktrue.model").joinpath(_CONFIGS, f"{name}.json")) as path:
         return replace(read_spec(path), name=name)
@@ -35,7 +38,9 @@ def known_spec(name: str) -> ModelSpec:
 
 def parameters(spec: ModelSpec) -> int:
     """Trained numbers of the text model; layer scalars, which are not trained, are left out."""
-    return sum(prod(shape) for name, shape in canonical_shapes(spec).items() if not name.endswith("layer_scalar"))
+    return sum(
+        prod(shape) for name, shape in canonical_shapes(spec).items() if not name.endswith("layer_scalar")
+    )
 
 
 def active_parameters(spec: ModelSpec) -> int:
@@ -55,7 +60,9 @@ def kv_elements(spec: ModelSpec, context: int) -> int:
         InputError: T342, for a context that is negative.
     """
     if context < 0:
-        raise InputError(f"context must be 0 or more positions, found {context}", code="T342", where="context")
+        raise InputError(
+            f"context must be 0 or more positions, found {context}", code="T342", where="context"
+        )
     if spec.latent is not None:
         return spec.layers * (spec.latent.kv_rank + spec.latent.rope_dim) * context
     total = 0

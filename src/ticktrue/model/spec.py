@@ -329,10 +329,8 @@ def _check_constants(spec: ModelSpec) -> None:
         if getattr(spec, name) != 0:
             _check_real(name, getattr(spec, name), above=0.0)
     for name in ("rms_eps", "embed_scale", "query_scale", "score_softcap", "final_softcap", "gate_limit"):
-        try:
+        with np.errstate(over="ignore"):
             rounded = np.float32(getattr(spec, name))
-        except OverflowError:
-            rounded = np.float32(np.inf)
         if not np.isfinite(rounded):
             raise _absurd(name, "finite in float32", getattr(spec, name))
         object.__setattr__(spec, name, float(rounded))
