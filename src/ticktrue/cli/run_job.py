@@ -86,7 +86,9 @@ def perform(job: Job, terminal: Terminal) -> int:
         prompt = sys.stdin.read() if job.prompt == STDIN else job.prompt
         ids = prompt_ids(found, prompt, raw=job.raw)
         if not job.raw and found.model.chat_template() is None:
-            terminal.note(f"{found.model.spec.name} has no chat template (a base model): it continues the prompt as it stands")
+            terminal.note(
+                f"{found.model.spec.name} has no chat template (a base model): it continues the prompt as it stands"
+            )
         check_fits(found)
         with terminal.stage("reading weights"):
             weights = load_weights(found.model).digest()

@@ -167,7 +167,7 @@ def _sentence_piece(
     import tokenizers
     from tokenizers import decoders, models, normalizers
 
-    if file.get("tokenizer.ggml.add_space_prefix", bool, True):  # noqa: FBT003  the format's default
+    if file.get("tokenizer.ggml.add_space_prefix", bool, True):
         raise UnsupportedModel(
             "a SentencePiece tokenizer that puts a space before the text (add_space_prefix) is not supported",
             code="T332",

@@ -209,17 +209,8 @@ class ModelSpec:
             _check_experts(self.experts, self.layers)
         if self.latent is not None:
             _check_latent(self.latent, self)
-        for name, allowed in _BIASED.items():
-            if getattr(self, name) and self.family not in allowed:
-                raise UnsupportedModel(
-                    f"{name} is true: biases are not supported in family {self.family}",
-                    code="T333",
-                    where=name,
-                )
-        for name in ("bos", "eos"):
-            for token in getattr(self, name):
-                if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < self.vocab:
-                    raise _absurd(name, f"token ids in 0..{self.vocab - 1}", token)
+        _check_biases(self)
+        _check_tokens(self)
 
     def kind(self, layer: int) -> LayerKind:
         """The kind of attention of a layer."""
@@ -313,6 +304,21 @@ def _check_shape(spec: ModelSpec) -> None:
         raise _absurd("heads", f"a multiple of kv_heads = {spec.kv_heads}", spec.heads)
     if spec.heads * spec.head_dim > MAX_WIDTH:
         raise _absurd("head_dim", f"at most {MAX_WIDTH:,} / heads", spec.head_dim)
+
+
+def _check_biases(spec: ModelSpec) -> None:
+    for name, allowed in _BIASED.items():
+        if getattr(spec, name) and spec.family not in allowed:
+            raise UnsupportedModel(
+                f"{name} is true: biases are not supported in family {spec.family}", code="T333", where=name
+            )
+
+
+def _check_tokens(spec: ModelSpec) -> None:
+    for name in ("bos", "eos"):
+        for token in getattr(spec, name):
+            if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < spec.vocab:
+                raise _absurd(name, f"token ids in 0..{spec.vocab - 1}", token)
 
 
 def _check_constants(spec: ModelSpec) -> None:
