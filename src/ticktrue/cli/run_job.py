@@ -85,11 +85,11 @@ def perform(job: Job, terminal: Terminal) -> int:
         found = look_up_for(given, job.target, terminal) if given else look_up(job.target, terminal)
         prompt = sys.stdin.read() if job.prompt == STDIN else job.prompt
         ids = prompt_ids(found, prompt, raw=job.raw)
+        check_fits(found)
         if not job.raw and found.model.chat_template() is None:
             terminal.note(
                 f"{found.model.spec.name} has no chat template (a base model): it continues the prompt as it stands"
             )
-        check_fits(found)
         with terminal.stage("reading weights"):
             weights = load_weights(found.model).digest()
         source = Source(found.model.spec, found.system, found.options, weights)

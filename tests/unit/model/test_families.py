@@ -227,9 +227,12 @@ def test_gemma4_rope_defaults(tmp_path: Path) -> None:
     assert read(tmp_path, "gemma4", rope_parameters=rope).rope_scaling == LinearScaling(4.0)
 
 
-@pytest.mark.parametrize(("field", "value"), [("query_pre_attn_scalar", 0), ("sliding_window", 0)])
-def test_absurd_gemma3_value(tmp_path: Path, field: str, value: int) -> None:
-    with pytest.raises(InputError) as refusal:
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [("query_pre_attn_scalar", 0, "query_pre_attn_scalar"), ("sliding_window", 0, r"sliding\.window")],
+)
+def test_absurd_gemma3_value(tmp_path: Path, field: str, value: int, named: str) -> None:
+    with pytest.raises(InputError, match=named) as refusal:
         read(tmp_path, "gemma3", **{field: value})
     assert refusal.value.code == "T342"
 

@@ -10,10 +10,10 @@ import msgspec
 
 from ticktrue.errors import InputError
 from ticktrue.model.family import PLANNED, Family, check_runnable, family_of
-from ticktrue.model.huggingface.fields import decode, ids
-from ticktrue.model.huggingface.gemma import read_gemma3, read_gemma4
-from ticktrue.model.huggingface.plain import read_llama, read_mistral, read_qwen, read_qwen_moe
-from ticktrue.model.huggingface.planned import read_deepseek, read_gpt_oss
+from ticktrue.model.huggingface_fields import decode, ids
+from ticktrue.model.huggingface_gemma import read_gemma3, read_gemma4
+from ticktrue.model.huggingface_plain import read_llama, read_mistral, read_qwen, read_qwen_moe
+from ticktrue.model.huggingface_planned import read_deepseek, read_gpt_oss
 from ticktrue.model.spec import ModelSpec
 
 CONFIG = "config.json"
