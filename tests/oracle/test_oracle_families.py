@@ -135,6 +135,23 @@ def test_chunks_change_no_bit_of_any_family(fmt, chunk, small, tokens, equal_bit
         assert equal_bits(state.v[layer], whole.v[layer])
 
 
+@pytest.mark.parametrize(("name", "fmt"), [("gemma4", "int8"), ("qwen3_moe", "fp8"), ("gemma3", "f32")])
+def test_no_split_changes_a_bit(name, fmt, random_model, tokens, equal_bits):
+    """Every place to cut 70 tokens in two, and ragged chunks of up to 40."""
+    spec, weights = make(name, random_model)
+    oracle, ids = Oracle(spec, weights, fmt), tokens(70, spec.vocab)
+    whole = oracle.forward(ids).logits
+    rng = np.random.default_rng(1)
+    ragged = [np.cumsum(rng.integers(1, 40, 70)) for _ in range(30)]
+    for cuts in [[cut] for cut in range(1, 70)] + ragged:
+        state, logits = oracle.empty_state(), []
+        for part in np.split(ids, [int(cut) for cut in cuts if cut < 70]):
+            result = oracle.extend(state, part.tolist())
+            state = result.state
+            logits.append(result.logits)
+        assert equal_bits(np.concatenate(logits), whole)
+
+
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_both_products_agree_on_every_family(fmt, name, random_model, tokens, equal_bits):

@@ -4,12 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from tests.families import write_family
 from tests.oracle.scalar_model import E4M3, e4m3
 
 from ticktrue.errors import InputError
 from ticktrue.graph import oracle_quantize as oq
 from ticktrue.graph.oracle_fast import fast_matmul
 from ticktrue.graph.oracle_matmul import ordered_matmul
+from ticktrue.model import load_model
+from ticktrue.model.weights import in_eight_bits
 
 F = np.float32
 
@@ -158,3 +161,21 @@ def test_cache_by_hand(equal_bits):
     x = np.array([[[1.0625, -3.0], [500.0, 0.001]]], F)
     assert equal_bits(oq.stored_e4m3(x, np.ones(2, F)), [[[1, -3], [448, 0.001953125]]])
     assert equal_bits(oq.stored_e4m3(x, np.array([1, 2], F)), [[[1, -3], [512, 0]]])
+
+
+@pytest.mark.parametrize(("fmt", "grid"), [("int8", oq.INT8), ("fp8", oq.E4M3)])
+def test_the_loader_quantises_to_the_same_bits(fmt, grid, tmp_path, equal_bits):
+    """`Weights.quantised` and the oracle share no code; a tied head, attention and experts."""
+    table = np.array([*E4M3, 0, *(-v for v in E4M3)], F)  # by bits: 0x7F and 0xFF are not numbers
+    for family in ("gemma3", "qwen3_moe"):
+        weights = load_model(str(write_family(tmp_path / f"{family} {fmt}", family, 4))).weights()
+        names = [name for name in (*weights.names(), "lm_head") if in_eight_bits(name)]
+        assert len(names) > 14
+        for name in names:
+            q, scale = oq.quantised_weights(weights.values(name), grid)
+            other = weights.quantised(name, fmt)
+            assert equal_bits(scale, other.scale)
+            if fmt == "int8":
+                assert (q == other.q).all()
+            else:
+                assert equal_bits(q, table[other.q.view(np.uint8)])
