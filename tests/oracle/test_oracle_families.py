@@ -10,7 +10,7 @@ from tests.oracle.scalar_model import Scalar
 from ticktrue.errors import UnsupportedModel
 from ticktrue.graph.oracle import Cache, Oracle
 from ticktrue.graph.oracle_fast import fast_matmul
-from ticktrue.model import Activation, Experts, Family, LayerKind, SlidingAttention
+from ticktrue.model import Activation, Experts, Family, LayerKind, SlidingAttention, YarnScaling
 
 F = np.float32
 FORMATS = ["bf16", "f32", "int8", "fp8"]
@@ -55,7 +55,7 @@ FAMILIES = {
         "layer_kinds": KINDS,
         "sliding": SlidingAttention(window=3, kv_heads=1, head_dim=6, rope_theta=100.0),
     },
-    "k is v without norms": {"family": Family.GEMMA4, "k_is_v": True},
+    "v norm beside a v projection": {"family": Family.GEMMA4, "v_norm": True},
 }
 SMALL = {"hidden": 10, "heads": 2, "kv_heads": 1, "head_dim": 4, "ffn": 6, "vocab": 5}
 
@@ -162,7 +162,7 @@ MISTAKES = {
     "no q and k norms": ("gemma3", plus_one(qk_norm=False)),
     "kinds swapped": ("gemma3", plus_one(layer_kinds=KINDS[::-1])),
     "all pairs turn": ("gemma4", plus_one(rotary_fraction=1.0)),
-    "no v norm": ("gemma4", plus_one(v_norm=False)),
+    "no v norm": ("v norm beside a v projection", plus_one(v_norm=False)),
     "no layer scalar": ("gemma4", plus_one(layer_scalar=False)),
     "no final softcap": ("gemma4", plus_one(final_softcap=0.0)),
     "two experts": ("qwen3_moe", plus_one(experts=Experts(5, 2, 6))),
@@ -189,6 +189,8 @@ def test_leaving_out_a_feature_changes_logits(mistake, random_model, tokens, equ
         ({"experts": Experts(4, 2, 6, router="sigmoid")}, "a router that is not softmax"),
         ({"experts": Experts(4, 2, 6, normalise=False)}, "router weights that are not normalised"),
         ({"gate_limit": 7.0}, "a limit in the gate"),
+        ({"family": Family.GPT_OSS, "mlp_bias": True}, "biases in the feed-forward block"),
+        ({"yarn": YarnScaling(4.0, 4096, 32.0, 1.0)}, "YaRN"),
     ],
 )
 def test_what_the_page_has_no_row_for_is_refused(changes, found, random_model):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.oracle.scalar_model import E4M3, e4m3
 
+from ticktrue.errors import InputError
 from ticktrue.graph import oracle_quantize as oq
 from ticktrue.graph.oracle_fast import fast_matmul
 from ticktrue.graph.oracle_matmul import ordered_matmul
@@ -111,13 +112,11 @@ def test_weights_by_hand(equal_bits):
     assert equal_bits(q, [[448, -224, e4m3(F(0.011) / s[0])], [0, 0, 0]])
 
 
-def test_a_scale_that_comes_out_as_zero_is_one(equal_bits):
-    """The largest magnitude of a row may be so small that its 127th part is no float32."""
-    w = np.full((1, 2), 2.0**-149, F)
-    for grid in (oq.INT8, oq.E4M3):
-        q, s = oq.quantised_weights(w, grid)
-        assert equal_bits(s, [1])
-        assert equal_bits(q, [[0, 0]])
+@pytest.mark.parametrize("grid", [oq.INT8, oq.E4M3])
+def test_a_row_too_small_for_a_scale_is_refused(grid):
+    w = np.array([[1, 0], [2.0**-149, 0]], F)
+    with pytest.raises(InputError, match="row 1 has no weight above"):
+        oq.quantised_weights(w, grid)
 
 
 @pytest.mark.parametrize("matmul", [ordered_matmul, fast_matmul])

@@ -97,7 +97,9 @@ def _ffn_block(b: _Builder, layer: int, x: int) -> int:
     return x
 
 
-def build_graph(spec: ModelSpec, kind: StepKind, fmt: str, rings: tuple[int, ...] | None = None) -> Graph:
+def build_graph(
+    spec: ModelSpec, kind: StepKind, fmt: str, rings: tuple[int, ...] | None = None, kv: str = "bf16"
+) -> Graph:
     """The graph of one step of a model. `rings`: as of `Graph`, one for each of `spec.kinds`; none by default."""
     b = _Builder(spec)
     x = b.add(NodeKind.EMBED, "embed", (), spec.hidden, tensor="embed")
@@ -115,4 +117,4 @@ def build_graph(spec: ModelSpec, kind: StepKind, fmt: str, rings: tuple[int, ...
     if kind.sampler == "chip":
         z = b.add(NodeKind.NOISE, "noise", (logits,), spec.vocab)
         b.add(NodeKind.GREEDY, "greedy", (z,), 1)
-    return Graph(spec, kind, fmt, tuple(b.nodes), rings or (0,) * len(spec.kinds))
+    return Graph(spec, kind, fmt, tuple(b.nodes), rings or (0,) * len(spec.kinds), kv)

@@ -37,6 +37,11 @@ class Dtype(IntEnum):
     E4M3 = 3
 
 
+def lanes_of(dtype: int) -> int:
+    """Elements of one vector."""
+    return VECTOR_BYTES // dtype_bytes(dtype)
+
+
 def dtype_bytes(dtype: int) -> int:
     """Bytes of one element in SRAM and on links."""
     return (2, 4, 1, 1)[dtype]
@@ -102,6 +107,8 @@ class Op(IntEnum):
     NOISE = 31
     SOFTCAP = 32
     GELU_MUL = 33
+    TILE_SCALE = 34
+    QUANTISE = 35
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +161,8 @@ _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.NOISE, (Unit.VXM,), Kind.MAP, 1, "vxm_noise_cycles"),
     (Op.SOFTCAP, (Unit.VXM,), Kind.MAP, 1, "vxm_func_cycles"),
     (Op.GELU_MUL, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
+    (Op.TILE_SCALE, (Unit.SXM,), Kind.MAP, 1, "lane_reduce_cycles"),
+    (Op.QUANTISE, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
 )
 
 OPS: tuple[OpInfo, ...] = tuple(OpInfo(*row) for row in _ROWS)

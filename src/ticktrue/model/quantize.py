@@ -39,8 +39,9 @@ def quantise(raw: npt.NDArray[np.uint8], tensor: StoredTensor, name: str, fmt: Q
     Raises:
         InputError: T346, for a value that is not finite, or a row too small to have a scale.
     """
-    q: npt.NDArray[np.int8] | npt.NDArray[np.uint8]
-    q = np.empty(tensor.shape, dtype=np.int8 if fmt == "int8" else np.uint8)
+    q: npt.NDArray[np.int8] | npt.NDArray[np.uint8] = np.empty(tensor.shape, np.uint8)
+    if fmt == "int8":
+        q = np.empty(tensor.shape, np.int8)
     scale = np.empty(tensor.shape[0], dtype=np.float32)
     rounded = int8_rows if fmt == "int8" else e4m3_rows
     for first, values in float32_rows(raw, tensor, name):

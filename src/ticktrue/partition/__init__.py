@@ -10,6 +10,7 @@ from ticktrue.partition.shard import (
     partition,
     ring_blocks,
     rings_of,
+    scale_name,
     shapes_of,
 )
 
@@ -26,5 +27,6 @@ __all__ = [
     "partition",
     "ring_blocks",
     "rings_of",
+    "scale_name",
     "shapes_of",
 ]

@@ -45,9 +45,9 @@ def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[Region]:
     rows = Region(
         "embed", RegionClass.WEIGHT, -1, 0, cut.beats * cut.width, sharded.shapes.vocab, Packing.ROWS, 0
     )
-    out = [rows]
+    out, weight = [rows], int(sharded.shapes.weight)
     for phase in phases:
-        r = Region(phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, 1, Packing.TILES)
+        r = Region(phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, 1, Packing.TILES, p0=weight)
         out.append(r)
     return out
 
@@ -182,7 +182,7 @@ def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
         raise _does_not_fit(sharded, system, key, arranged.regions)
     regions = sorted(arranged.regions, key=lambda r: (r.cls, r.group, r.base))
     return Image(
-        key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.ka)
+        key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.depth)
     )
 
 
