@@ -232,7 +232,8 @@ def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
     )
 
     def load(c: Chain, pace: int) -> int:
-        pr = progress(rows, units, p=pace) if units > 1 else progress(rows, p=pace)
+        # q stated: a single row per unit has no p that could keep the pace
+        pr = progress(rows, units, p=pace, q=rows * pace) if units > 1 else progress(rows, p=pace)
         return c.load(step.at(t.name("olm"), 0, w, per_unit), pr, Dtype.F32, w)
 
     c = step.chain(f"{label}.partial.keep")

@@ -82,6 +82,10 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
 def _kinds(image: Image, findings: Findings) -> bool:
     """Whether the kinds of attention have sizes that can be, and each layer one of them."""
     key, fine = image.key, True
+    for name in ("attention", "layer_kinds"):
+        if not getattr(key, name):
+            findings.field("V112", f"key.{name}", "expected at least one, found none")
+            fine = False
     for i, a in enumerate(key.attention):
         for name in ("heads", "kv_heads", "head_dim", "window", "ring"):
             low, high = (0, GREATEST) if name in {"window", "ring"} else (1, MAX_WIDTH)
