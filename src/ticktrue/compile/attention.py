@@ -56,7 +56,8 @@ def append(t: Attending) -> None:
         for slot in range(s.slots):
             for group in range(groups):
                 for beat in range(beats):
-                    name = f"{t.label}.append_{'kv'[which]}[{slot}.{group}.{beat}]"
+                    number = f"{slot}.{group}.{beat}" if beats > 1 else f"{slot}.{group}"
+                    name = f"{t.label}.append_{'kv'[which]}[{number}]"
                     _append(t, name, (which, source, slot, group), (made, kept, groups, beat, beats))
 
 

@@ -93,7 +93,7 @@ def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, syst
     system = system or load_system("tiny-4")
     plan = Plan(chips, chips // (cp or chips), cp or chips)
     key = ImageKey(
-        model="hand", spec="", weights="", system=system.name, facts=system.fact_digest(), fmt="bf16", hypothetical=True,
+        model="hand", spec="", weights="", system=system.name, facts=system.fact_digest(), fmt="bf16", kv="bf16", hypothetical=True,
         plan=plan, max_context=64, slots=1, t_max=1, vocab=1, attention=(AttentionKey(1, 1, 64, 0, 0),),
         layer_kinds=(0,),
     )  # fmt: skip
