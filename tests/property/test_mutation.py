@@ -186,7 +186,7 @@ def fields_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
     for field in KEY:
         new = other(rng, getattr(key, field))
         out.append(Mutant(with_image(program, key=replace(key, **{field: new})), f"key.{field}", f"-> {new}"))
-    for field in ("chips", "h", "cp"):
+    for field in ("chips", "h", "cp", "tray"):
         new = other(rng, getattr(key.plan, field))
         changed_key = replace(key, plan=replace(key.plan, **{field: new}))
         out.append(Mutant(with_image(program, key=changed_key), f"plan.{field}", f"-> {new}"))
@@ -204,6 +204,8 @@ def fields_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
                 with_timetable(program, kind=replace(t.kind, **{field: new})), f"kind.{field}", f"-> {new}"
             )
         )
+    new = other(rng, t.deskew)
+    out.append(Mutant(with_timetable(program, deskew=new), "deskew", f"{t.deskew} -> {new}"))
     new = other(rng, t.duration)
     out.append(Mutant(with_timetable(program, duration=new), "duration", f"{t.duration} -> {new}"))
     return out

@@ -17,11 +17,12 @@ from ticktrue.program import Flat, Program, StepKind, Timetable, expand
 from ticktrue.program import columns as col
 from ticktrue.program.expand import hold_cycles
 from ticktrue.program.types import Int64
+from ticktrue.sim.clock import deskew_cycles
 from ticktrue.sim.machine import Machine, stagger_of
 from ticktrue.sim.offset import Floors, local_pairs, solve_offsets, stated_base
 from ticktrue.sim.order import Order, order_of, progression
 from ticktrue.sim.order_kernel import PLANE, PORT, READ_AFTER_WRITE
-from ticktrue.sim.replay import deskew_cycles, host_cycles, pick
+from ticktrue.sim.replay import host_cycles, pick
 from ticktrue.sim.result import Timing
 from ticktrue.sim.starts import RowTimes, duration_of, solve, stated_times
 from ticktrue.units import Cycles

@@ -91,7 +91,7 @@ def _reach(s: Stored, findings: Findings) -> None:
     """V120, V121: by interval arithmetic; V112 for a row that touches more vectors than any memory has."""
     t, v, memory = s.t, s.v, MEMORY[s.op]
     plan, top = s.image.key.plan, greatest(s.image, s.timetable.kind)
-    sizes = np.array([plan.size(k) for k in range(3)], dtype=np.int64)
+    sizes = np.array([plan.ranks(k) for k in range(col.PATTERNS)], dtype=np.int64)
     ranked = t[:, col.T_RANKFN] != col.RANK_NONE
     parts = np.stack([
         (t[:, col.T_N] - 1) * t[:, col.T_STEP], (t[:, col.T_M] - 1) * t[:, col.T_STEP2],

@@ -87,7 +87,7 @@ def cache(name, count, *, group=0, base=0, stride=1):
     return Region(name, RegionClass.STATE, group, base, stride, count, Packing.KV)
 
 
-def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, system=None):
+def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, system=None, deskew=0):
     """A program of one timetable; the duration is what the rows give, unless stated."""
     system = system or load_system("tiny-4")
     plan = Plan(chips, chips // (cp or chips), cp or chips)
@@ -112,6 +112,7 @@ def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, syst
         loops=(),
         duration=_duration(chains, plan, system) if duration is None else duration,
         dataflow="",
+        deskew=deskew,
     )
     return Program(image, (timetable,))
 
