@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.rows import assemble, float_bits
-from ticktrue.compile.step import Step, all_gather, merge
+from ticktrue.compile.step import Step, all_gather, merge, relay
 from ticktrue.isa import Dtype, Op, RegFn
 from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES
 from ticktrue.partition import Cut
@@ -199,9 +199,11 @@ def _gather_partials(step: Step, label: str, units: int, per_unit: int) -> None:
     c.store(load(c, c.pace(w)), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
     c.end()
     c = step.chain(f"{label}.partial.gather")
-    x = c.exchange(load(c, step.writer.slots[col.PATTERN_CONTEXT] * w), col.PATTERN_CONTEXT, Dtype.F32, w)
-    c.store(x, replace(at, rank_fn=col.RANK_FROM), Dtype.F32, w, peers=True)
+    first = step.near(col.PATTERN_CONTEXT)
+    x = c.exchange(load(c, step.writer.slots[first] * w), first, Dtype.F32, w)
+    c.store(x, replace(at, pattern=first, rank_fn=col.RANK_FROM), Dtype.F32, w, peers=True)
     c.end()
+    relay(step, f"{label}.partial", at, (units * rows, Dtype.F32, w))
 
 
 def combine_remote(step: Step, label: str) -> None:

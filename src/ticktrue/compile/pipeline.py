@@ -84,7 +84,7 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
         DoesNotFit: T310.
     """
     _check(spec, system, options)
-    plan = make_plan(spec.kv_heads, system.chips)
+    plan = make_plan(spec.kv_heads, system.chips, limit=system.gather_chips, tray=system.tray_chips)
     blocks = image_blocks(options.max_context)
     largest = StepKind(T_MAX, 1, blocks, "all", "chip")
     sharded = partition(build_graph(spec, largest, options.fmt), plan)

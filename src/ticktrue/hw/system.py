@@ -97,6 +97,18 @@ class System:
         """Names of the classes of links, nearest first."""
         return tuple(hop.name for hop in self.hops)
 
+    @property
+    def tray_chips(self) -> int:
+        """Chips of one tray, joined each with each and, tray by tray, by their index; 0 where all chips are joined directly."""
+        places = strides(self.hops)
+        return places[0] if len(places) > 1 else 0
+
+    @property
+    def gather_chips(self) -> int:
+        """Chips, from the first, that an all-gather reaches inside trays and along equal indices: in at most two hops."""
+        places = strides(self.hops)
+        return places[min(1, len(places) - 1)]
+
     def link(self, src: int, dst: int) -> Link | None:
         """The direct link from one chip to another, or None where there is none."""
         if not (0 <= src < self.chips and 0 <= dst < self.chips):

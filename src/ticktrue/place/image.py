@@ -192,10 +192,11 @@ def _does_not_fit(sharded: ShardedGraph, system: System, key: ImageKey, regions:
 
 def _smallest_that_fits(sharded: ShardedGraph, system: System) -> int:
     """The smallest legal degree above this one that the system has and that fits; 0 if none."""
-    for chips in legal_degrees(sharded.graph.spec.kv_heads):
+    limit, tray, kv_heads = system.gather_chips, system.tray_chips, sharded.graph.spec.kv_heads
+    for chips in legal_degrees(kv_heads, limit, tray):
         if chips <= sharded.plan.chips or chips > system.full_chips:
             continue
-        wider = partition(sharded.graph, make_plan(sharded.graph.spec.kv_heads, chips))
+        wider = partition(sharded.graph, make_plan(kv_heads, chips, limit=limit, tray=tray))
         if max(_arrange(wider, system).fill) <= OpTable.of(system.chip).group_vectors:
             return chips
     return 0
