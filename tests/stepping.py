@@ -24,9 +24,14 @@ class Stepper:
 
     @staticmethod
     def make(
-        spec: ModelSpec, weights: Weights, chips: int, fmt: str = "bf16", max_context: int = 1300
+        spec: ModelSpec,
+        weights: Weights,
+        chips: int,
+        fmt: str = "bf16",
+        max_context: int = 1300,
+        on: str = "groq3-lpx-tray",
     ) -> "Stepper":
-        system = load_system("groq3-lpx-tray").subset(chips)
+        system = load_system(on).subset(chips)
         options = Options(fmt, max_context, hypothetical=fmt == "f32")
         return Stepper(spec, weights, system, compile_image(spec, system, options))
 

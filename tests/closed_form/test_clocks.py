@@ -135,3 +135,26 @@ def test_messages_of_two_chains_wait_in_one_queue():
         shallow = TINY.with_fact("c2c_fifo_vectors", depth)
         made = program(chains, REGIONS, chips=4, system=shallow)
         assert set(codes(made, check_links, shallow)) == expected
+
+
+def test_a_receive_port_takes_one_message_at_a_time() -> None:
+    """A message of two vectors is taken when both are there, a slot after its first came, and takes two slots; one of a single vector
+    right behind it on the link is due a slot later, while the port is busy. A slot more between them is enough."""
+    for gap, expected in ((14, ("V107",) * 3), (21, ())):
+        wide = {"peers": 1, "pattern": col.PATTERN_ALL, "width": 2}
+        narrow = {"peers": 1, "pattern": col.PATTERN_ALL}
+        store = {"region": 1, "group": 1, "rank_fn": col.RANK_FROM, "rank_stride": 64}
+        first = [
+            row(Op.LOAD, 0, region=0, width=2),
+            row(Op.SEND, 5, s0=0, **wide),
+            row(Op.RECEIVE, RECEIVED + 7, s0=1, **wide),
+            row(Op.STORE, RECEIVED + 7, s0=2, **store, **wide),
+        ]
+        then = [
+            row(Op.LOAD, 0, region=0, base=4),
+            row(Op.SEND, 5, s0=0, **narrow),
+            row(Op.RECEIVE, RECEIVED, s0=1, **narrow),
+            row(Op.STORE, RECEIVED, s0=2, base=4, **store, **narrow),
+        ]
+        made = program([chain("wide", 0, *first), chain("narrow", gap, *then)], REGIONS, chips=4)
+        assert codes(made, check_links) == expected

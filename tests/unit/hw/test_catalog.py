@@ -17,6 +17,7 @@ NAMES = (
     "groq3-lpx-two-hop",
     "tiny-16",
     "tiny-4",
+    "tiny-rack",
 )
 SYSTEMS = {name: load_system(name) for name in NAMES}
 FACTS = [
@@ -141,6 +142,7 @@ def test_default_guard_covers_the_skew_of_an_epoch_and_the_fifo_its_need(name: s
         ("groq-tsp-v1-node", 7 * 4, 16),
         ("tiny-4", 3 * 4, 0),
         ("tiny-16", 15 * 4, 0),
+        ("tiny-rack", 3 * 4 + 15 * 2, 0),
     ],
 )
 def test_lanes_sum(name: str, links: int, reserved: int) -> None:

@@ -22,6 +22,7 @@ NAMES = (
     "groq3-lpx-two-hop",
     "tiny-16",
     "tiny-4",
+    "tiny-rack",
 )
 SYSTEMS = {name: load_system(name) for name in NAMES}
 RACKS = tuple(name for name in NAMES if SYSTEMS[name].chips == 256)
