@@ -1,7 +1,7 @@
 """Clocks and receive FIFOs by hand: alignments of a step around an epoch, the skew bound of a message, the depth of a queue.
 
-Facts of the tiny chip, in cycles: epoch 30,000, hold 16, guard 8, skew 2 after an alignment, drift 100 ppm, jitter 4; a link of 20
-with a slot of 7 in it.
+Facts of the tiny chip, in cycles: epoch 30,000, hold 16, guard 8, skew 2 after an alignment, drift 100 ppm, jitter 4; a link of
+20 with a slot of 7 in it.
 """
 
 import pytest
@@ -55,8 +55,8 @@ def two_gathers(duration, deskew, system=TINY):
     [(29_999, 0, 1), (30_000, 30_000, 2), (30_001, 30_000, 2), (60_001, 30_000, 3)],
 )
 def test_a_step_around_an_epoch(duration, deskew, holds):
-    """L + (floor(L / epoch) + 1) * 16: a step one cycle shorter than an epoch aligns at its entry only, one of an epoch or a cycle
-    more twice. Rows keep their cycles: g does not count the hold."""
+    """L + (floor(L / epoch) + 1) * 16: a step one cycle shorter than an epoch aligns at its entry only, one of an epoch or a
+    cycle more twice. Rows keep their cycles: g does not count the hold."""
     chains = [gather("a", 0), gather("b", duration - LENGTH, late=1)]
     timing = timed(chains, REGIONS, chips=4, deskew=deskew)
     assert timing.mismatches == ()
@@ -87,8 +87,8 @@ def test_an_alignment_later_than_an_epoch():
 
 
 def test_a_message_further_from_an_alignment_than_the_guard_covers():
-    """V113: 2 + 2 * 100e-6 * g <= 8 holds up to g = 30,000, counted from the alignment before, for every SEND and RECEIVE. The last
-    RECEIVE of a step is copy 3, one cycle after the others, LENGTH - 34 cycles before the end."""
+    """V113: 2 + 2 * 100e-6 * g <= 8 holds up to g = 30,000, counted from the alignment before, for every SEND and RECEIVE. The
+    last RECEIVE of a step is copy 3, one cycle after the others, LENGTH - 34 cycles before the end."""
     long = TINY.with_fact("epoch_cycles", 90_000)
     last = LENGTH - RECEIVED - 1
     assert codes(two_gathers(30_000 + last, 0, long), check_clocks, long) == ()
@@ -118,8 +118,8 @@ def need(events, pace, *, system=TINY):
     [(20, 7, 5), (20, 13, 4), (20, 14, 3), (20, 27, 3), (20, 28, 2), (20, 40, 2), (3, 7, 3), (1, 7, 1)],
 )
 def test_the_depth_of_a_receive_queue(events, pace, depth):
-    """D = jitter 4 + guard 8 + hold 16 = 28 cycles: ceil(28 / p) + 1 vectors wait, and no more than are sent: at a vector per slot
-    of 7 five, two slots apart three, a cycle less than two slots apart four."""
+    """D = jitter 4 + guard 8 + hold 16 = 28 cycles: ceil(28 / p) + 1 vectors wait, and no more than are sent: at a vector per
+    slot of 7 five, two slots apart three, a cycle less than two slots apart four."""
     assert need(events, pace) == depth
 
 
@@ -138,8 +138,8 @@ def test_messages_of_two_chains_wait_in_one_queue():
 
 
 def test_a_receive_port_takes_one_message_at_a_time() -> None:
-    """A message of two vectors is taken when both are there, a slot after its first came, and takes two slots; one of a single vector
-    right behind it on the link is due a slot later, while the port is busy. A slot more between them is enough."""
+    """A message of two vectors is taken when both are there, a slot after its first came, and takes two slots; one of a single
+    vector right behind it on the link is due a slot later, while the port is busy. A slot more between them is enough."""
     for gap, expected in ((14, ("V107",) * 3), (21, ())):
         wide = {"peers": 1, "pattern": col.PATTERN_ALL, "width": 2}
         narrow = {"peers": 1, "pattern": col.PATTERN_ALL}

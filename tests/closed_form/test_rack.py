@@ -1,5 +1,5 @@
-"""A gather of two hops by hand, on the tiny rack: trays of 4 chips, links of 20 cycles (slot 7) inside them; to the chip of equal index
-in another tray 30 cycles (slot 14) in the same half of the rack, 90 to the other half.
+"""A gather of two hops by hand, on the tiny rack: trays of 4 chips, links of 20 cycles (slot 7) inside them; to the chip of equal
+index in another tray 30 cycles (slot 14) in the same half of the rack, 90 to the other half.
 """
 
 from dataclasses import replace
@@ -56,7 +56,14 @@ def two_hops(events, trays, link, start):
         row(Op.STORE, 5 + link + 8, s0=2, rank_fn=col.RANK_FROM, **place, **rail, **slow, **walk(events)),
     ]
     then = [
-        row(Op.LOAD, 0, rank_fn=col.RANK_OWN, **(place | {"pattern": tray["pattern"]}), **fast, **walk(events, trays)),
+        row(
+            Op.LOAD,
+            0,
+            rank_fn=col.RANK_OWN,
+            **(place | {"pattern": tray["pattern"]}),
+            **fast,
+            **walk(events, trays),
+        ),
         row(Op.SEND, 5, s0=0, **tray, **fast),
         row(Op.RECEIVE, 33, s0=1, **tray, **fast),
         row(Op.STORE, 33, s0=2, rank_fn=col.RANK_FROM, **place, **tray, **fast, **walk(events, trays)),
@@ -67,9 +74,10 @@ def two_hops(events, trays, link, start):
 @pytest.mark.parametrize(("trays", "link"), [(2, 30), (4, 30), (16, 90)])
 @pytest.mark.parametrize("events", [1, 3])
 def test_a_gather_of_two_hops(events, trays, link):
-    """Along rails: read 5, link L to the slowest of the trays, guard 8, n - 1 further slots of 14, the last peer's copy
-    (trays - 2) div 2 later (two write ports), store 1, write 3: the relay reads at 17 + L + 14 (n - 1) + (trays - 2) div 2. Inside the
-    tray it passes on the n vectors of each of the trays' sources: a gather of n * trays vectors, 41 + 7 (n * trays - 1)."""
+    """Along rails: read 5, link L to the slowest of the trays, guard 8, n - 1 further slots of 14, the last peer's
+    copy (trays - 2) div 2 later (two write ports), store 1, write 3: the relay reads at
+    17 + L + 14 (n - 1) + (trays - 2) div 2. Inside the tray it passes on the n vectors of each of the trays' sources:
+    a gather of n * trays vectors, 41 + 7 (n * trays - 1)."""
     system = RACK.subset(4 * trays)
     ready = 17 + link + 14 * (events - 1) + (trays - 2) // 2
     chains = two_hops(events, trays, link, ready)
@@ -95,7 +103,8 @@ def test_the_compiled_gather_is_that_one():
 
 
 def test_a_faster_link_of_a_tier_fills_the_queue_longer():
-    """Across the halves every rail waits for 90 cycles. On a link of 30, D = 60 + 4 + 8 + 16 = 88: ceil(88 / 14) + 1 = 8 vectors."""
+    """Across the halves every rail waits for 90 cycles. On a link of 30, D = 60 + 4 + 8 + 16 = 88:
+    ceil(88 / 14) + 1 = 8 vectors."""
     for depth, expected in ((7, {"V115"}), (8, set())):
         system = RACK.with_fact("c2c_fifo_vectors", depth)
         rail = {"peers": 1, "pattern": col.RAIL + col.PATTERN_ALL, "n": 20, "p": 14}
@@ -103,7 +112,9 @@ def test_a_faster_link_of_a_tier_fills_the_queue_longer():
             row(Op.LOAD, 0, region=0, n=20, p=14, step=1),
             row(Op.SEND, 5, s0=0, **rail),
             row(Op.RECEIVE, 103, s0=1, **rail),
-            row(Op.STORE, 103, s0=2, region=1, group=1, rank_fn=col.RANK_FROM, rank_stride=20, step=1, **rail),
+            row(
+                Op.STORE, 103, s0=2, region=1, group=1, rank_fn=col.RANK_FROM, rank_stride=20, step=1, **rail
+            ),
         ]
         made = program([chain("rail", 0, *rows)], (scratch("own", 64), scratch("inbox", 64, group=1, stride=20)),
                        chips=64, tray=4, system=system)  # fmt: skip

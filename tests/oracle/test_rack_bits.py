@@ -1,7 +1,7 @@
 """Plans of more than one tray: legal, the right expression, timed exactly, and bit-equal to one chip and to the oracle.
 
-Groups that span trays in each way there is: all chips; context groups of whole trays (cp > tray); head groups with several members in
-a tray (cp < tray); and groups that lie in one tray, or on chips of equal index, and so need one hop.
+Groups that span trays in each way there is: all chips; context groups of whole trays (cp > tray); head groups with several
+members in a tray (cp < tray); and groups that lie in one tray, or on chips of equal index, and so need one hop.
 """
 
 from dataclasses import replace
@@ -114,7 +114,7 @@ def test_token_by_token_on_two_trays() -> None:
 
 def test_a_tray_partly_used_is_refused() -> None:
     """24 chips are one tray of 16 and half another: a gather of two hops would pass through chips that are not there."""
-    with pytest.raises(UsageError, match="T120: 24 chips .* beyond 16 in whole trays of 16") as e:
+    with pytest.raises(UsageError, match=r"T120: 24 chips .* beyond 16 in whole trays of 16") as e:
         stepper("kv3", "groq3-lpx", 24)
     assert "nearest legal: 16 or 32" in e.value.hint
 
@@ -145,5 +145,8 @@ def test_every_single_swap_of_a_relay_is_seen() -> None:
             rows[row + local, column] += by
             changed = replace(timetable, rows=rows)
             program = assemble(s.image, [changed])
-            seen = not verify(program, s.system).clean or rows_digest(program, changed, s.system) != timetable.dataflow
+            seen = (
+                not verify(program, s.system).clean
+                or rows_digest(program, changed, s.system) != timetable.dataflow
+            )
             assert seen

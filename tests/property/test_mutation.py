@@ -18,7 +18,7 @@ from ticktrue.errors import InputError
 from ticktrue.execute import Machine
 from ticktrue.hw import System
 from ticktrue.model import Weights, load_model
-from ticktrue.program import Program, StepKind, Timetable, decode, encode
+from ticktrue.program import Plan, Program, StepKind, Timetable, decode, encode
 from ticktrue.program import columns as col
 from ticktrue.program.types import Packing, RegionClass
 from ticktrue.sim import Timing, simulate
@@ -79,14 +79,21 @@ def results(program: Program, weights: Weights, system: System) -> list[np.ndarr
     return out
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
+PLANS = [
+    pytest.param(("groq3-lpx-tray", Plan(6, 3, 2)), id="tray"),
+    pytest.param(("groq3-lpx-32x8", Plan(16, 1, 16, 8)), id="rack", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def base(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Base:
+    on, plan = request.param
     directory: Path = tmp_path_factory.mktemp("mutation")
-    model = load_model(str(write_llama(directory / "m", 0)))
-    stepper = Stepper.make(model.spec, model.weights(), 6, "bf16", 150)
+    model = load_model(str(write_llama(directory / "m", 0, layers=1 if plan.tray else 2)))
+    stepper = Stepper.make(model.spec, model.weights(), plan.chips, "bf16", 150, on)
     proved = compile_timetable(model.spec, stepper.system, stepper.image, KIND)  # with the graph's digest
     program = Program(stepper.image, (proved,))
-    assert (program.image.key.plan.h, program.image.key.plan.cp) == (3, 2)
+    assert program.image.key.plan == plan
     timing = simulate(program, stepper.system)
     return Base(
         program, stepper.system, stepper.weights, timing, results(program, stepper.weights, stepper.system)

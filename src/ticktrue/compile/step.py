@@ -58,8 +58,8 @@ def all_gather(
 def exchange(step: Step, label: str, ends: tuple[At, At], cut: Cut, events: int, pattern: int) -> None:
     """`events` beats from ends[0] into the inbox ends[1]: the chip's own slot (one chain) and every peer's (another).
 
-    Two chains, because arrivals keep the inbox's ports busy at the links' pace and the own copy must not have to fit between. Where
-    the group spans trays, the second reaches the chips of equal place in the other trays, and a third goes on from there.
+    Two chains, because arrivals keep the inbox's ports busy at the links' pace and the own copy must not have to fit between.
+    Where the group spans trays, the second reaches the chips of equal place in the other trays, and a third goes on from there.
     """
     source, inbox = ends
     stride = step.s.tokens * cut.width * cut.beats
@@ -89,9 +89,17 @@ def relay(step: Step, label: str, inbox: At, what: tuple[int, Dtype, int]) -> No
     if not plan.split(base):
         return
     tray = col.TRAY + base
-    trays, pace, apart = plan.size(col.RAIL + base), step.writer.slots[tray] * width, plan.inner(base) * inbox.rank_stride
+    trays, pace, apart = (
+        plan.size(col.RAIL + base),
+        step.writer.slots[tray] * width,
+        plan.inner(base) * inbox.rank_stride,
+    )
     # one message of each source: the trays are the events, so that they stay a run of equal steps
-    steps, pr = ((width, apart), progress(events, trays, p=pace)) if events > 1 else ((apart, 0), progress(trays, p=pace))
+    steps, pr = (
+        ((width, apart), progress(events, trays, p=pace))
+        if events > 1
+        else ((apart, 0), progress(trays, p=pace))
+    )
     at = replace(inbox, pattern=tray, step=steps[0], step2=steps[1])
     c = step.chain(f"{label}.relay")
     x = c.load(replace(at, rank_fn=col.RANK_OWN), pr, dtype, width)

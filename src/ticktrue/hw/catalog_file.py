@@ -116,7 +116,9 @@ def layout_of(file: SystemFile, sources: SourcesFile, where: str) -> Layout:
     Raises:
         InputError: a fact that no hop, `chips`, `reserved` or `reference` names, or one that they name and that is missing.
     """
-    rules = tuple(HopRule(hop.name, hop.group, hop.index, hop.lanes, hop.latency, hop.ports) for hop in file.hop)
+    rules = tuple(
+        HopRule(hop.name, hop.group, hop.index, hop.lanes, hop.latency, hop.ports) for hop in file.hop
+    )
     used = {"chips", *file.reserved, *file.reference}
     for rule in rules:
         used |= {rule.group, rule.index, rule.lanes, rule.latency, rule.ports} - {""}

@@ -27,9 +27,9 @@ def hop_of(src: int, dst: int, hops: Sequence[HopClass]) -> HopClass | None:
     for hop in hops:
         together = src // hop.group_chips == dst // hop.group_chips
         if hop.ports:
-            if together and src // hop.index_chips != dst // hop.index_chips:
-                if far_end(src, dst // hop.index_chips, hop) == dst:
-                    return hop
+            other = dst // hop.index_chips
+            if together and src // hop.index_chips != other and far_end(src, other, hop) == dst:
+                return hop
         elif together and src % hop.index_chips == dst % hop.index_chips:
             return hop
     return None
@@ -38,8 +38,8 @@ def hop_of(src: int, dst: int, hops: Sequence[HopClass]) -> HopClass | None:
 def holder(unit: int, other: int, hop: HopClass) -> int:
     """The chip of group `unit` that holds its link to group `other` of a dragonfly.
 
-    Port j of a group, counted over its chips, leads to the group j + 1 places on. Source: an assumption; which port leads where is
-    not published, and with one link between every two groups only the numbering of chips depends on it.
+    Port j of a group, counted over its chips, leads to the group j + 1 places on. Source: an assumption; which port leads where
+    is not published, and with one link between every two groups only the numbering of chips depends on it.
     """
     units = hop.group_chips // hop.index_chips
     port = (other - unit) % units - 1
@@ -149,7 +149,9 @@ def check_nest(name: str, chips: int, hops: Sequence[HopClass]) -> None:
         index, group = hop.index_chips, hop.group_chips
     if any(hop.ports for hop in hops[:-1]):
         raise InputError(
-            "expected a class with `ports` as the last, found one before another", code="T374", where=f"system {name}"
+            "expected a class with `ports` as the last, found one before another",
+            code="T374",
+            where=f"system {name}",
         )
     if group != chips:
         raise InputError(

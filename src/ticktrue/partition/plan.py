@@ -48,8 +48,8 @@ def make_plan(kv_heads: int, chips: int, *, limit: int = MAX_DEGREE, tray: int =
         tray: chips of a tray, 0 where all chips are joined (`System.tray_chips`).
 
     Raises:
-        UsageError: T120 for a degree that is not h x 2^k with h dividing the KV heads, that gathers do not reach, or that leaves a
-            tray partly used; the nearest legal ones are named.
+        UsageError: T120 for a degree that is not h x 2^k with h dividing the KV heads, that gathers do not reach, or that leaves
+            a tray partly used; the nearest legal ones are named.
     """
     legal = legal_degrees(kv_heads, limit, tray)
     if chips not in legal:

@@ -57,7 +57,7 @@ class Flat:
 
 @lru_cache(maxsize=8)
 def _tables(plan: Plan) -> Int64:
-    """int64[3, patterns, chips, k]: the chip k places on, the chip k places back, and the rank of the latter; -1 beyond the group."""
+    """int64[3, patterns, chips, k]: the chip k places on, that k places back, and the latter's rank; -1 beyond the group."""
     out = np.full((3, col.PATTERNS, plan.chips, plan.chips), -1, dtype=np.int64)
     for pattern in range(col.PATTERNS):
         rank = np.array([plan.rank(pattern, chip) for chip in range(plan.chips)], dtype=np.int64)

@@ -112,7 +112,7 @@ class Plan:
         return index * self.cp + chip % self.cp
 
     def reach(self, pattern: int, *, back: bool = False) -> Int64:
-        """The chip that is k places on (or back) in the group of `pattern`, read-only int64[chips, size], k = 0 the chip itself."""
+        """The chip that is k places on (or back) in the group of `pattern`: read-only int64[chips, size], k from 0."""
         return _reach(self, pattern, back)
 
 
@@ -240,8 +240,8 @@ class Timetable:
     `scratch` regions lie in the image's arenas; their ids follow the image's. `templates` int32[template rows, T_COLUMNS]
     with rows of template k at template_start[k] .. template_start[k+1]; `chains` int64[chains, 3] = (template, start cycle,
     late reason); `rows` int32[class rows, V_COLUMNS], the rows of chain c follow those of chain c-1.
-    `dataflow` is the dataflow digest that `compile` took from the graph. All chips align at cycle 0 and then every `deskew` cycles
-    (0: not again in this step).
+    `dataflow` is the dataflow digest that `compile` took from the graph. All chips align at cycle 0 and then every `deskew`
+    cycles (0: not again in this step).
     """
 
     kind: StepKind

@@ -92,10 +92,10 @@ def _tight(chain, u0, u1, at, use_a, pick, busy_a, busy_b, owner, count, queues)
 @nb.njit(cache=True)
 def _queued(u0, u1, pick, queues):
     """Whether a chain takes room in a FIFO that limits its pace."""
+    found = False
     for u in range(u0, u1):
-        if pick[u] >= queues:
-            return True
-    return False
+        found = found or pick[u] >= queues
+    return found
 
 
 @nb.njit(cache=True)
@@ -140,10 +140,11 @@ def place(
     order, pred_of, pred_from, pred_cycles, use_of, use_a, use_b, use_first, use_count, use_p, use_w,
     stream_of, stream_a, stream_b, stream_width, resources, queues, streams,
 ):  # fmt: skip
-    """Start of each chain, the resource picked for each use, a late mark per chain (1 streams, 2 a FIFO), and the chain that failed or -1.
+    """Start of each chain, the resource picked for each use, a late mark per chain, and the chain that failed or -1.
 
-    Chains come in `order`; the predecessors of chain v are pred_of[v] .. pred_of[v+1]. Uses are reservations relative to the
-    chain's start, each with `use_count` alternative resources from `use_first`; those from `queues` on are FIFOs, which no port's order shows.
+    Marks: 1 streams, 2 a FIFO. Chains come in `order`; the predecessors of chain v are pred_of[v] .. pred_of[v+1]. Uses are
+    reservations relative to the chain's start, each with `use_count` alternative resources from `use_first`; those from `queues`
+    on are FIFOs, which no port's order shows.
     """
     chains = len(order)
     start, late = np.zeros(chains, np.int64), np.zeros(chains, np.int64)

@@ -22,7 +22,8 @@ _SHAPE = np.where(_KIND == Kind.REDUCE, REDUCE, np.where(_KIND == Kind.RESHAPE, 
 class Machine:
     """Op table and links as the rows of one plan see them.
 
-    `latency` int64[patterns]: of the slowest link of each pattern's tier, so that copies share one offset and a link keeps order. `slot` int64[patterns, chips]:
+    `latency` int64[patterns]: of the slowest link of each pattern's tier, so that copies share one offset and a link
+    keeps order. `slot` int64[patterns, chips]:
     cycles a vector holds the slowest link to the k-th peer.
     """
 

@@ -64,8 +64,8 @@ def _skew(scope: Scope) -> None:
     for at in listed:
         row, far = int(link[at]), int(since[at])
         message = (
-            f"chip 0, cycle {int(cycle[at]):_}: {scope.name(row)} is {far:_} cycles after an alignment, when clocks may differ by "
-            f"{skew + ceil_div(drift * far, MILLION)} cycles; the guard of links is {guard}"
+            f"chip 0, cycle {int(cycle[at]):_}: {scope.name(row)} is {far:_} cycles after an alignment, when clocks may differ "
+            f"by {skew + ceil_div(drift * far, MILLION)} cycles; the guard of links is {guard}"
         )
         scope.add("V113", row, message, cycle=int(cycle[at]))
     scope.findings.count(len(bad) - len(listed))

@@ -1,6 +1,6 @@
 """Whether links exist (V108), carry a vector a slot (V107) and receive queues hold (V115), on (source, target) pairs.
 
-Chips whose SENDs go over links that coincide in the same way, of the same speed, give the same findings: one of them is looked at.
+Chips whose SENDs go over links that coincide in the same way, of the same speed, give the same findings: one is looked at.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def check_links(scope: Scope) -> None:
 
 def _links(scope: Scope, send: Int64) -> _Links:
     chips = np.arange(scope.flat.plan.chips)
-    target = np.stack([scope.flat.peer(c)[send] for c in chips])
+    target = np.stack([scope.flat.peer(c)[send] for c in chips.tolist()])
     latency, slot = (
         matrix.astype(np.int64)[chips[:, None], target]
         for matrix in (scope.system.latency_matrix(), scope.system.slot_matrix())
@@ -158,7 +158,7 @@ class _Vectors:
         return _Vectors(link[order], time[order], row[order], (v == 0)[order], len(send))
 
     def waiting(self, wait: Int64) -> Int64:
-        """Most vectors in the queue when a message of each SEND is taken, `wait` cycles after its first vector came: int64[sends].
+        """Most vectors in the queue when a message of each SEND is taken, `wait` after its first vector came: int64[sends].
 
         Those that were sent in that time, and one more that is coming in.
         """

@@ -221,7 +221,8 @@ def _join(image: Image, timetable: Timetable, system: System) -> Stored:
 _LIMITS = (
     (col.T_WIDE, 0, 1), (col.T_GROUP, -1, 1 << 16), (col.T_DTYPE, 0, len(ELEMENT_BYTES) - 1), (col.T_OFFSET, 0, GREATEST),
     (col.T_N, 1, MAX_EVENTS), (col.T_P, 0, GREATEST), (col.T_M, 1, MAX_EVENTS), (col.T_Q, 0, GREATEST),
-    (col.T_WIDTH, 0, MAX_WIDTH), (col.T_STEP, -GREATEST, GREATEST), (col.T_STEP2, -GREATEST, GREATEST), (col.T_PATTERN, 0, col.PATTERNS - 1),
+    (col.T_WIDTH, 0, MAX_WIDTH), (col.T_STEP, -GREATEST, GREATEST), (col.T_STEP2, -GREATEST, GREATEST),
+    (col.T_PATTERN, 0, col.PATTERNS - 1),
     (col.T_PEERS, 0, 1), (col.T_RANKFN, 0, 2), (col.T_RANKSTRIDE, -GREATEST, GREATEST), (col.T_REGFN, 0, len(RegFn) - 1),
     (col.T_REGSTRIDE, -GREATEST, GREATEST),
 )  # fmt: skip

@@ -32,7 +32,7 @@ def seen_by(program: Program, system: System) -> set[str]:
 @pytest.mark.parametrize("tokens", [1, 4])
 @pytest.mark.parametrize("depth", [6, 7, 8, 9, 11])
 def test_a_shallow_fifo_slows_the_links(depth: int, tokens: int) -> None:
-    """Messages follow each other more slowly, within a SEND and from one SEND to the next, and the timetable is legal and exact."""
+    """Messages follow each other more slowly, within a SEND and from one SEND to the next, and all is legal and exact."""
     system = TINY.with_fact("c2c_fifo_vectors", depth)
     program, fast = compiled(system, tokens), compiled(TINY, tokens)
     assert verify(program, system).violations == ()
@@ -85,7 +85,7 @@ def test_planted_alignments() -> None:
 )
 def test_clocks_that_no_alignment_can_keep_are_refused(fact: str, value: int) -> None:
     system = TINY.with_fact(fact, value).with_fact("epoch_cycles", 2_000)
-    with pytest.raises(Unschedulable, match="T32[12]: expected"):
+    with pytest.raises(Unschedulable, match=r"T32[12]: expected"):
         compiled(system)
 
 

@@ -20,7 +20,7 @@ def ns(cycles: int) -> float:
 
 
 def test_the_latency_of_a_hop_is_its_link_and_its_ends() -> None:
-    """217 cycles of link and 433 of both ends are the 650 cycles of 722 ns at 900 MHz. Both figures are fitted: no check of a model."""
+    """217 cycles of link and 433 of both ends are the 650 cycles of 722 ns at 900 MHz: fitted figures, no check of a model."""
     for system in (NODE, FLY):
         link, ends = system.layout.value("link_cycles"), system.layout.value("endpoint_cycles")
         assert (link, ends) == (217, 433)
@@ -88,7 +88,9 @@ def test_routes_go_over_links_and_are_shortest() -> None:
 
 @pytest.mark.parametrize("chips", [9, 12, 263])
 def test_a_part_of_a_node_has_no_way_to_others(chips: int) -> None:
-    with pytest.raises(UsageError, match=f"T111: expected up to 8 chips or a multiple of that, found {chips}"):
+    with pytest.raises(
+        UsageError, match=f"T111: expected up to 8 chips or a multiple of that, found {chips}"
+    ):
         FLY.subset(chips)
     assert FLY.subset(16).link(0, 15) is not None
     assert FLY.subset(5).route(0, 4) == (0, 4)
@@ -104,6 +106,7 @@ def test_gathers_stay_in_a_node() -> None:
     assert (FLY.tray_chips, FLY.gather_chips) == (0, 8)
     options = Options(max_context=64, hypothetical=True)
     assert compile_image(SPEC, FLY.subset(8), options).key.plan.chips == 8
-    with pytest.raises(UsageError, match="T120: 16 chips cannot share 3 KV heads: expected h x 2\\^k chips up to 8"):
+    with pytest.raises(
+        UsageError, match="T120: 16 chips cannot share 3 KV heads: expected h x 2\\^k chips up to 8"
+    ):
         compile_image(SPEC, FLY.subset(16), options)
-

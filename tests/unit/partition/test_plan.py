@@ -22,7 +22,9 @@ def test_smollm2_degrees() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("chips", "near"), [(5, "4 or 6"), (7, "6 or 8"), (17, "16 or 24"), (300, "256"), (0, "1")])
+@pytest.mark.parametrize(
+    ("chips", "near"), [(5, "4 or 6"), (7, "6 or 8"), (17, "16 or 24"), (300, "256"), (0, "1")]
+)
 def test_an_illegal_degree_names_its_neighbours(chips: int, near: str) -> None:
     with pytest.raises(UsageError, match=f"^T120: {chips} chips cannot share 3 KV heads.*") as e:
         make_plan(3, chips)
@@ -31,13 +33,15 @@ def test_an_illegal_degree_names_its_neighbours(chips: int, near: str) -> None:
 
 @pytest.mark.parametrize(("chips", "near"), [(24, "16 or 32"), (20, "16 or 32"), (40, "32 or 48")])
 def test_beyond_one_tray_trays_are_whole(chips: int, near: str) -> None:
-    with pytest.raises(UsageError, match=f"^T120: {chips} chips .* up to 256, .*beyond 16 in whole trays of 16") as e:
+    with pytest.raises(
+        UsageError, match=f"^T120: {chips} chips .* up to 256, .*beyond 16 in whole trays of 16"
+    ) as e:
         make_plan(3, chips, tray=16)
     assert e.value.hint.startswith(f"nearest legal: {near} ")
 
 
 def test_gathers_do_not_reach_further_than_the_links() -> None:
-    with pytest.raises(UsageError, match="T120: 16 chips .* up to 8,"):
+    with pytest.raises(UsageError, match=r"T120: 16 chips .* up to 8,"):
         make_plan(3, 16, limit=8)
 
 
@@ -66,7 +70,9 @@ def test_rails_then_trays_bring_every_source_to_its_place(kv_heads: int, chips: 
     plan = make_plan(kv_heads, chips, tray=tray)
     for base in col.BASES:
         groups = [[plan.member(base, chip, i) for i in range(plan.size(base))] for chip in range(chips)]
-        joined = all(a // tray == b // tray or a % tray == b % tray for a, group in enumerate(groups) for b in group)
+        joined = all(
+            a // tray == b // tray or a % tray == b % tray for a, group in enumerate(groups) for b in group
+        )
         assert plan.split(base) == (not joined)
         inbox = [{plan.index(base, chip): chip} for chip in range(chips)]
         for pattern in (col.RAIL + base, col.TRAY + base):
