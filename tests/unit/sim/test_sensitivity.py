@@ -74,8 +74,8 @@ def test_a_late_chain_and_several_tokens_are_re_timed():
 
 
 def test_a_queue_that_would_overflow_needs_another_timetable():
-    """With jitter 30, D = 30 + 8 + 16 = 54 cycles: ceil(54 / 7) + 1 = 9 of 64 vectors wait. A FIFO of 16 holds them, one of 8, its
-    low, does not; a longer hold brings no more than fit."""
+    """With jitter 30, D = 30 + 8 + 16 = 54 cycles: ceil(54 / 7) + 1 = 9 of 64 vectors wait. A FIFO of 16 holds them, one of 8,
+    its low, does not; a longer hold brings no more than fit."""
     jittery = load_system("tiny-16").subset(6).with_fact("c2c_jitter_cycles", 30)
     made = compiled_on(jittery, tokens=64)
     timing = simulate(made, jittery)
