@@ -30,6 +30,7 @@ from ticktrue.verify.dataflow import rows_digest
 SHAPES = {
     "kv3": replace(TINY_KV3, layers=1),
     "kv2": replace(TINY_KV2, layers=1),
+    "mha": LlamaShape(layers=1, hidden=202, heads=3, kv_heads=3, head_dim=64, ffn=338, vocab=499),
     "kv4": LlamaShape(layers=1, hidden=202, heads=8, kv_heads=4, head_dim=64, ffn=338, vocab=499),
 }
 CONTEXT = 150
@@ -41,6 +42,8 @@ CASES = [
     ("kv2", "tiny-rack", Plan(8, 2, 4, 4), (ALL,)),
     ("kv4", "tiny-rack", Plan(8, 4, 2, 4), (ALL, HEADS)),
     ("kv3", "tiny-rack", Plan(24, 3, 8, 4), (ALL, CONTEXTS)),
+    ("mha", "tiny-rack", Plan(8, 1, 8, 4), (ALL, CONTEXTS)),
+    ("mha", "groq3-lpx-tray", Plan(2, 1, 2), ()),
     ("kv3", "groq3-lpx", Plan(32, 1, 32, 16), (ALL, CONTEXTS)),
     ("kv4", "groq3-lpx-two-hop", Plan(32, 4, 8, 16), (ALL, HEADS)),
     ("kv2", "groq3-lpx-32x8", Plan(32, 2, 16, 8), (ALL, CONTEXTS)),

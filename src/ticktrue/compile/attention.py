@@ -192,8 +192,9 @@ def _gather_partials(step: Step, label: str, units: int, per_unit: int) -> None:
     at = step.at("in.partial", 0, w, rows * w, pattern=col.PATTERN_CONTEXT, rank_stride=units * rows * w)
 
     def load(c: Chain, pace: int) -> int:
-        pr = progress(rows, units, p=pace) if units > 1 else progress(rows, p=pace)
-        return c.load(step.at("olm", 0, w, per_unit), pr, Dtype.F32, w)
+        both = rows > 1 and units > 1  # else one run of equal steps: one row of each unit, or all of one
+        pr = progress(rows, units, p=pace) if both else progress(rows * units, p=pace)
+        return c.load(step.at("olm", 0, w if rows > 1 else per_unit, per_unit), pr, Dtype.F32, w)
 
     c = step.chain(f"{label}.partial.keep")
     c.store(load(c, c.pace(w)), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
