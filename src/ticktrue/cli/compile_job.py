@@ -87,9 +87,7 @@ def check_steps(steps: Steps) -> None:
         raise UsageError(f"expected chip or host, found {steps.sampler!r}", code="T103", where="--sampler")
     for tokens in steps.tokens:
         if not 1 <= tokens <= T_MAX:
-            raise UsageError(
-                f"expected 1 to {T_MAX} tokens, found {tokens}", code="T103", where="--tokens"
-            )
+            raise UsageError(f"expected 1 to {T_MAX} tokens, found {tokens}", code="T103", where="--tokens")
 
 
 def wanted_kinds(steps: Steps, options: Options) -> list[StepKind]:
