@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from ticktrue.compile.build import build_chains
+from ticktrue.compile.loops import looped_timetable
 from ticktrue.errors import UsageError
 from ticktrue.graph.build import build_graph
 from ticktrue.graph.digest import graph_digest
@@ -25,11 +26,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user chooses: format, longest context, and whether an absent number format may be pretended."""
+    """What a user chooses: format, longest context, whether an absent number format may be pretended, and whether equal
+    layers may be stored once, as a loop (never slower: the cycles, bits and digest are those of the unrolled program).
+    """
 
     fmt: str = "bf16"
     max_context: int = 2048
     hypothetical: bool = False
+    loops: bool = True
 
 
 def image_blocks(max_context: int) -> int:
@@ -96,16 +100,24 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     return place_image(sharded, system, key)
 
 
-def unproved_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
-    """The timetable of one step kind over `image`, without the graph's digest: it can be timed and executed, not proved."""
+def unproved_timetable(
+    spec: ModelSpec, system: System, image: Image, kind: StepKind, *, loops: bool = True
+) -> Timetable:
+    """The timetable of one step kind over `image`, without the graph's digest: it can be timed and executed, not proved.
+
+    `loops`: equal layers are stored once, where there are enough of them and they repeat with one period.
+    """
     sharded = partition(build_graph(spec, kind, image.key.fmt), image.key.plan)
-    return schedule(image, build_chains(sharded, image, system), system)
+    looped = looped_timetable(sharded, image, system) if loops else None
+    return looped or schedule(image, build_chains(sharded, image, system), system)
 
 
-def compile_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
-    """The timetable of one step kind over `image`, with the graph's dataflow digest."""
+def compile_timetable(
+    spec: ModelSpec, system: System, image: Image, kind: StepKind, *, loops: bool = True
+) -> Timetable:
+    """The timetable of one step kind over `image`, with the graph's dataflow digest; `loops` as in `unproved_timetable`."""
     digest = graph_digest(build_graph(spec, kind, image.key.fmt))
-    return replace(unproved_timetable(spec, system, image, kind), dataflow=digest)
+    return replace(unproved_timetable(spec, system, image, kind, loops=loops), dataflow=digest)
 
 
 def assemble(image: Image, timetables: Iterable[Timetable]) -> Program:
@@ -118,4 +130,6 @@ def compile_program(
 ) -> Program:
     """A program with a timetable for each of `kinds`."""
     image = compile_image(spec, system, options, weights_digest)
-    return assemble(image, [compile_timetable(spec, system, image, k) for k in sorted(set(kinds))])
+    return assemble(
+        image, [compile_timetable(spec, system, image, k, loops=options.loops) for k in sorted(set(kinds))]
+    )

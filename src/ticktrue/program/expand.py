@@ -1,6 +1,6 @@
 """Chains -> rows: the deterministic expansion that `verify`, `sim` and `execute` each read.
 
-The class form has one row per functional action of a chip of the class, peers written out. The flat form is the class form
+Loops are unrolled first. The class form has one row per functional action of a chip of the class, peers written out. The flat form is the class form
 on every chip: `Flat.address` and `Flat.peer` give what depends on the chip's rank.
 """
 
@@ -13,6 +13,7 @@ from ticktrue.errors import InputError
 from ticktrue.hw import System
 from ticktrue.isa import OPS, Kind, Op, OpTable, Unit
 from ticktrue.program import columns as col
+from ticktrue.program.loops import unroll
 from ticktrue.program.types import Image, Int64, Plan, Region, Timetable
 
 _FIRST_UNIT = np.array([int(i.units[0]) for i in OPS], dtype=np.int64)
@@ -126,11 +127,12 @@ def _local(templates: Int64, trow: Int64) -> Int64:
 
 
 def expand(image: Image, timetable: Timetable, system: System) -> Flat:
-    """All rows of `timetable`, every field resolved.
+    """All rows of `timetable`, every field resolved; chains are numbered as in `unroll(timetable)`.
 
     Raises:
         InputError: T361 if a stored index points outside its table (the codec and `verify.shape` report it by field).
     """
+    timetable = unroll(timetable)
     plan, table = image.key.plan, OpTable.of(system.chip)
     regions = class_regions(image, timetable)
     templates = _with_local(timetable)
