@@ -34,10 +34,11 @@ def _duration(scope: Scope) -> None:
 def _code(scope: Scope) -> None:
     """Each class row is one instruction on every chip."""
     held = sum(r.vectors for r in scope.image.regions if r.cls == RegionClass.CODE)
-    size = len(scope.rows) * scope.system.chip.value("code_bytes_per_row")
+    count = len(scope.rows) + scope.more_rows
+    size = count * scope.system.chip.value("code_bytes_per_row")
     if size > held * VECTOR_BYTES:
         where = scope.timetable.kind.label()
-        message = f"{len(scope.rows):_} rows need {ceil_div(size, VECTOR_BYTES):_} vectors of code, the image reserves {held:_}"
+        message = f"{count:_} rows need {ceil_div(size, VECTOR_BYTES):_} vectors of code, the image reserves {held:_}"
         scope.findings.field("V109", f"{where}, code", message)
 
 
@@ -45,7 +46,7 @@ def _clocks(scope: Scope) -> None:
     """Steps start aligned, and the queues align again each epoch: clocks drift for the shorter of step and epoch."""
     chip = scope.system.chip
     epoch, hold, guard = chip.value("epoch_cycles"), chip.value("deskew_hold_cycles"), scope.flat.table.guard
-    duration, first = scope.timetable.duration, int(sends(scope)[0])
+    duration, first = scope.timetable.duration + scope.more_cycles, int(sends(scope)[0])
     if duration > epoch and hold >= epoch:
         scope.add(
             "V114",
