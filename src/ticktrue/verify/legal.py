@@ -59,7 +59,7 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
     if findings.total > before:
         return 0
     if not timetable.loops:
-        return _in_time(Scope(program.image, timetable, system, expand(program.image, timetable, system), findings))
+        return check_rows(Scope(program.image, timetable, system, expand(program.image, timetable, system), findings))
     once = expand(program.image, replace(timetable, loops=()), system)
     check_spans(timetable, once, findings)
     if findings.total > before:
@@ -67,11 +67,11 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
     # few iterations tell whether all are legal; which rows break a rule, and when, is told of all of them
     short = compact_scope(program.image, timetable, system, once)
     if short is not None:
-        rows = _in_time(short)
+        rows = check_rows(short)
         if short.findings.total == 0:
             return rows + short.more_rows
     flat = expand(program.image, timetable, system)
-    return _in_time(Scope(program.image, unroll(timetable), system, flat, findings))
+    return check_rows(Scope(program.image, unroll(timetable), system, flat, findings))
 
 
 def compact_scope(image: Image, timetable: Timetable, system: System, once: Flat) -> Scope | None:
@@ -86,7 +86,7 @@ def compact_scope(image: Image, timetable: Timetable, system: System, once: Flat
     return Scope(image, unroll(short.timetable), system, flat, Findings(), short.rows, short.cycles)
 
 
-def _in_time(scope: Scope) -> int:
+def check_rows(scope: Scope) -> int:
     """Checks the rows of a timetable in time; gives their number."""
     findings, before = scope.findings, scope.findings.total
     if not len(scope.rows):
