@@ -79,14 +79,15 @@ def results(program: Program, weights: Weights, system: System) -> list[np.ndarr
     return out
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
+@pytest.fixture(scope="module", params=[2, 8], ids=["two layers", "a loop of eight layers"])
+def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Base:
     directory: Path = tmp_path_factory.mktemp("mutation")
-    model = load_model(str(write_llama(directory / "m", 0)))
+    model = load_model(str(write_llama(directory / "m", 0, layers=request.param)))
     stepper = Stepper.make(model.spec, model.weights(), 6, "bf16", 150)
     proved = compile_timetable(model.spec, stepper.system, stepper.image, KIND)  # with the graph's digest
     program = Program(stepper.image, (proved,))
     assert (program.image.key.plan.h, program.image.key.plan.cp) == (3, 2)
+    assert [loop.count for loop in proved.loops] == ([8] if request.param == 8 else [])
     timing = simulate(program, stepper.system)
     return Base(
         program, stepper.system, stepper.weights, timing, results(program, stepper.weights, stepper.system)
@@ -209,9 +210,32 @@ def fields_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
     return out
 
 
+def loops_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
+    """One change in every field of the loop, and in a region and a step of its strides."""
+    out, t = [], program.timetables[0]
+    for loop in t.loops:
+        for field in ("first", "last", "count", "period"):
+            new = other(rng, getattr(loop, field))
+            changed = (replace(loop, **{field: new}),)
+            out.append(Mutant(with_timetable(program, loops=changed), f"loop.{field}", f"-> {new}"))
+        for place in range(2):
+            at = int(rng.integers(len(loop.strides)))
+            pair = list(loop.strides[at])
+            pair[place] = other(rng, pair[place])
+            strides = (*loop.strides[:at], (pair[0], pair[1]), *loop.strides[at + 1 :])
+            changed = (replace(loop, strides=strides),)
+            name = ("loop.stride.region", "loop.stride.step")[place]
+            out.append(Mutant(with_timetable(program, loops=changed), name, f"{loop.strides[at]} -> {pair}"))
+        at = int(rng.integers(len(loop.strides)))
+        changed = (replace(loop, strides=(*loop.strides[:at], *loop.strides[at + 1 :])),)
+        out.append(Mutant(with_timetable(program, loops=changed), "loop.strides", f"without {loop.strides[at]}"))
+    return out
+
+
 def mutants(program: Program) -> list[Mutant]:
     rng = np.random.default_rng(20)
-    return [m for _ in range(EACH) for m in columns_of(rng, program) + fields_of(rng, program)]
+    kinds = (columns_of, fields_of, loops_of)
+    return [m for _ in range(EACH) for mutate in kinds for m in mutate(rng, program)]
 
 
 # ---- witnesses ---------------------------------------------------------------------------------------------------------------
