@@ -71,7 +71,7 @@ def _check(timetable: Timetable) -> None:
     for loop in timetable.loops:
         fine = fine and done <= loop.first <= loop.last < len(timetable.chains) and loop.count >= 1
         fine = fine and 0 <= loop.period * loop.count <= MAX_CYCLE
-        fine = fine and all(abs(step) <= MAX_ROWS for _, step in loop.strides)
+        fine = fine and all(region >= 0 and abs(step) <= MAX_ROWS for region, step in loop.strides)
         done = loop.last + 1
     if not fine or unrolled_rows(timetable) > MAX_ROWS:
         raise InputError(
@@ -92,9 +92,10 @@ def _moved(rows: np.ndarray, loop: Loop) -> np.ndarray:
     region = out[:, col.V_REGION].copy()
     for first, step in loop.strides:
         mine = region == first
-        out[mine, col.V_REGION] += iteration[mine] * step
-    if len(out) and (out[:, col.V_REGION].min() < -1 or out[:, col.V_REGION].max() > np.iinfo(np.int32).max):
-        raise InputError("a loop leads to a region that does not exist", code="T361", where="loops.strides")
+        moved = first + iteration[mine] * step
+        if len(moved) and (moved.min() < 0 or moved.max() > np.iinfo(np.int32).max):
+            raise InputError("a loop leads to a region that does not exist", code="T361", where="loops.strides")
+        out[mine, col.V_REGION] = moved
     return out.astype(np.int32)
 
 
