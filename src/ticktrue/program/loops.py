@@ -5,7 +5,7 @@ that many places further on in each iteration. Everything else is the same: port
 """
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,63 @@ def unrolled_rows(timetable: Timetable) -> int:
     return int(at[-1]) + more
 
 
+@dataclass(frozen=True, slots=True)
+class Iterations:
+    """Which stored chain each chain of the unrolled timetable is, in which iteration of which loop (-1: none): int64[chains]."""
+
+    source: Int64
+    iteration: Int64
+    loop: Int64
+
+    def later(self, timetable: Timetable) -> Int64:
+        """Cycles by which each chain starts later than it is stored."""
+        period = np.array([loop.period for loop in timetable.loops] + [0], dtype=np.int64)
+        return self.iteration * period[self.loop]
+
+    def rows(self, first: Int64) -> Int64:
+        """Rows of all chains as numbers of the rows that are there once; those of chain c begin at `first[c]`."""
+        size = (first[1:] - first[:-1])[self.source]
+        end = np.cumsum(size)
+        return np.repeat(first[self.source] - (end - size), size) + np.arange(int(size.sum()), dtype=np.int64)
+
+
+def iterations(timetable: Timetable) -> Iterations:
+    """The chains of every iteration, in order.
+
+    Raises:
+        InputError: T361 for loops that name no chains, overlap or lead too far (`ticktrue verify` says what is wrong).
+    """
+    _check(timetable)
+    source, iteration, number, done = [], [], [], 0
+    for i, loop in enumerate((*timetable.loops, None)):
+        first = loop.first if loop else len(timetable.chains)
+        source.append(np.arange(done, first, dtype=np.int64))
+        iteration.append(np.zeros(first - done, dtype=np.int64))
+        number.append(np.full(first - done, -1, dtype=np.int64))
+        if loop:
+            done = loop.last + 1
+            source.append(np.tile(np.arange(first, done, dtype=np.int64), loop.count))
+            iteration.append(np.repeat(np.arange(loop.count, dtype=np.int64), done - first))
+            number.append(np.full((done - first) * loop.count, i, dtype=np.int64))
+    return Iterations(np.concatenate(source), np.concatenate(iteration), np.concatenate(number))
+
+
+def moved_regions(timetable: Timetable, region: Int64, iteration: Int64, number: Int64) -> Int64:
+    """The region that each row names in its iteration of its loop, int64[rows] all.
+
+    Raises:
+        InputError: T361 for a region before the first; one past the last is for `expand` to find.
+    """
+    out = region.copy()
+    for i, loop in enumerate(timetable.loops):
+        for first, step in loop.strides:
+            mine = (region == first) & (number == i)
+            out[mine] += iteration[mine] * step
+    if len(out) and ((out[region >= 0].min(initial=0) < 0) or out.max() > np.iinfo(np.int32).max):
+        raise InputError("a loop leads to a region that does not exist", code="T361", where="loops.strides")
+    return out
+
+
 def unroll(timetable: Timetable) -> Timetable:
     """The timetable with every iteration of its loops written out; itself where it has none.
 
@@ -47,23 +104,23 @@ def unroll(timetable: Timetable) -> Timetable:
     """
     if not timetable.loops:
         return timetable
-    _check(timetable)
-    at = first_row(timetable)
-    chains, rows, labels, done = [], [], [], 0
+    run = iterations(timetable)
+    chains = timetable.chains[run.source]
+    chains[:, 1] += run.later(timetable)
+    first = first_row(timetable)
+    size = (first[1:] - first[:-1])[run.source]
+    rows = timetable.rows[run.rows(first)]
+    region = rows[:, col.V_REGION].astype(np.int64)
+    rows[:, col.V_REGION] = moved_regions(
+        timetable, region, np.repeat(run.iteration, size), np.repeat(run.loop, size)
+    )
+    labels: list[str] = []
+    done = 0
     for loop in timetable.loops:
-        chains.append(timetable.chains[done : loop.first])
-        rows.append(timetable.rows[at[done] : at[loop.first]])
         labels += timetable.labels[done : loop.first]
         done = loop.last + 1
-        chains.append(_later(timetable.chains[loop.first : done], loop))
-        rows.append(_moved(timetable.rows[at[loop.first] : at[done]], loop))
         labels += _renamed(timetable.labels[loop.first : done], loop.count)
-    chains.append(timetable.chains[done:])
-    rows.append(timetable.rows[at[done] :])
-    labels += timetable.labels[done:]
-    return replace(
-        timetable, chains=np.concatenate(chains), rows=np.concatenate(rows), labels=tuple(labels), loops=()
-    )
+    return replace(timetable, chains=chains, rows=rows, labels=(*labels, *timetable.labels[done:]), loops=())
 
 
 def _check(timetable: Timetable) -> None:
@@ -78,25 +135,6 @@ def _check(timetable: Timetable) -> None:
             "a loop names chains that do not exist, overlaps another or leads too far",
             code="T361", where=f"{timetable.kind.label()}, loops", hint="`ticktrue verify` says what is wrong with it",
         )  # fmt: skip
-
-
-def _later(chains: Int64, loop: Loop) -> Int64:
-    out = np.tile(chains, (loop.count, 1))
-    out[:, 1] += np.repeat(np.arange(loop.count, dtype=np.int64) * loop.period, len(chains))
-    return out
-
-
-def _moved(rows: np.ndarray, loop: Loop) -> np.ndarray:
-    out = np.tile(rows, (loop.count, 1)).astype(np.int64)
-    iteration = np.repeat(np.arange(loop.count, dtype=np.int64), len(rows))
-    region = out[:, col.V_REGION].copy()
-    for first, step in loop.strides:
-        mine = region == first
-        moved = first + iteration[mine] * step
-        if len(moved) and (moved.min() < 0 or moved.max() > np.iinfo(np.int32).max):
-            raise InputError("a loop leads to a region that does not exist", code="T361", where="loops.strides")
-        out[mine, col.V_REGION] = moved
-    return out.astype(np.int32)
 
 
 def _renamed(labels: tuple[str, ...], count: int) -> list[str]:

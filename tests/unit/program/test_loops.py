@@ -64,6 +64,28 @@ def test_two_loops_follow_each_other() -> None:
     assert first_row(u).tolist() == [0, 1, 2, 4, 7, 10, 13, 16]
 
 
+@pytest.mark.parametrize("chips", [1, 3, 8])
+def test_rows_of_iterations_are_those_of_the_timetable_written_out(chips: int) -> None:
+    """Two ways to the flat rows: the body's rows moved, and every chain expanded by itself. Also for what is not legal."""
+    spec, system = replace(SPEC, layers=8), load_system("groq3-lpx-tray").subset(chips)
+    image = compile_image(spec, system, Options(max_context=300))
+    t = unproved_timetable(spec, system, image, StepKind(2, 1, 2, "all", "chip"))
+    rng, (loop,) = np.random.default_rng(chips), t.loops
+    kinds = [t.loops]
+    for _ in range(20):
+        a, b, c, d = sorted(rng.choice(len(t.chains), 4, replace=False).tolist())
+        one, two = (tuple((int(r), int(rng.integers(0, 5))) for r in rng.choice(30, 3, replace=False)) for _ in range(2))
+        kinds.append((Loop(a, b, 3, 7, one), Loop(c, d, 4, 900, two)))
+    for loops in kinds:
+        looped = replace(t, loops=loops)
+        flat, plain = expand(image, looped, system), expand(image, unroll(looped), system)
+        assert (flat.rows == plain.rows).all()
+        assert (flat.start == plain.start).all()
+        assert (flat.row_of_chain == plain.row_of_chain).all()
+        assert flat.rows.dtype == plain.rows.dtype
+    assert loop.count == 8
+
+
 @pytest.mark.parametrize(
     "loops",
     [
