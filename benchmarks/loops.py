@@ -23,7 +23,7 @@ from ticktrue.verify.legal import compact_scope
 
 
 def least(rounds, *calls):
-    """Least CPU seconds of each call over `rounds` rounds; the calls take turns in going first, so that both meet the same machine."""
+    """Least CPU seconds of each call; the calls take turns in going first, so that both meet the same machine."""
     best, result = [float("inf")] * len(calls), [None] * len(calls)
     for r in range(rounds):
         for i in range(len(calls))[:: 1 if r % 2 else -1]:
@@ -47,7 +47,10 @@ def measure(args):
     system = load_system("groq3-lpx-tray").subset(args.chips)
     image = compile_image(spec, system, Options())
     kind = StepKind(args.tokens, 1, args.blocks, "last", "chip")
-    makers = [lambda loops=loops: unproved_timetable(spec, system, image, kind, loops=loops) for loops in (True, False)]
+    makers = [
+        lambda loops=loops: unproved_timetable(spec, system, image, kind, loops=loops)
+        for loops in (True, False)
+    ]
     made, timetables = least(args.rounds, *makers)
     programs = [Program(image, (t,)) for t in timetables]
     data = [encode(p) for p in programs]
@@ -74,17 +77,25 @@ def measure(args):
 
 def main():
     """Prints the figures, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, default in (("chips", 8), ("blocks", 24), ("tokens", 1), ("layers", 30), ("rounds", 12)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     figures, loops = measure(args)
     if args.json:
-        print(json.dumps({name: {"looped": a, "unrolled": b, "ratio": b / a} for name, (a, b) in figures.items()}))
+        print(
+            json.dumps(
+                {name: {"looped": a, "unrolled": b, "ratio": b / a} for name, (a, b) in figures.items()}
+            )
+        )
         return
     for loop in loops:
-        print(f"loop of {loop.count} bodies, chains {loop.first} to {loop.last}, period {loop.period:,} cycles")
+        print(
+            f"loop of {loop.count} bodies, chains {loop.first} to {loop.last}, period {loop.period:,} cycles"
+        )
     print(f"{'':28}{'looped':>14}{'unrolled':>14}{'ratio':>8}")
     for name, (a, b) in figures.items():
         shown = (f"{x:,.4f}" if isinstance(x, float) else f"{x:,}" for x in (a, b))

@@ -22,8 +22,12 @@ def model() -> Model:
     return load_model(str(write_llama(Path(mkdtemp()) / "deep", 5, layers=LAYERS)))
 
 
-@pytest.mark.parametrize(("chips", "chunk", "fmt"), [(1, 7, "bf16"), (6, 4, "bf16"), (3, 64, "f32"), (16, 1, "bf16")])
-def test_a_loop_gives_the_bits_of_the_oracle_and_of_layers_written_out(chips: int, chunk: int, fmt: str) -> None:
+@pytest.mark.parametrize(
+    ("chips", "chunk", "fmt"), [(1, 7, "bf16"), (6, 4, "bf16"), (3, 64, "f32"), (16, 1, "bf16")]
+)
+def test_a_loop_gives_the_bits_of_the_oracle_and_of_layers_written_out(
+    chips: int, chunk: int, fmt: str
+) -> None:
     spec, weights = model().spec, model().weights()
     tokens = np.random.default_rng(7).integers(0, spec.vocab, COUNT).tolist()
     looped = Stepper.make(spec, weights, chips, fmt, 300)
@@ -32,14 +36,17 @@ def test_a_loop_gives_the_bits_of_the_oracle_and_of_layers_written_out(chips: in
     assert all(len(t.loops) == 1 for t in looped.timetables.values())
     plain = Stepper.make(spec, weights, chips, fmt, 300)
     plain.timetables = {
-        kind: unproved_timetable(spec, plain.system, plain.image, kind, loops=False) for kind in looped.timetables
+        kind: unproved_timetable(spec, plain.system, plain.image, kind, loops=False)
+        for kind in looped.timetables
     }
     again, other = plain.run(tokens, chunk)
     assert not any(t.loops for t in plain.timetables.values())
     expected = Oracle(spec, weights, fmt, matmul=fast_matmul).forward(tokens)
     assert same_bits(logits, expected.logits)
     assert same_bits(again, expected.logits)
-    for mine, theirs, oracle in zip(looped.cache(machine, COUNT), plain.cache(other, COUNT), (expected.k, expected.v), strict=True):
+    for mine, theirs, oracle in zip(
+        looped.cache(machine, COUNT), plain.cache(other, COUNT), (expected.k, expected.v), strict=True
+    ):
         for layer in range(LAYERS):
             assert same_bits(mine[layer], oracle[layer])
             assert same_bits(theirs[layer], oracle[layer])

@@ -228,7 +228,9 @@ def loops_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
             out.append(Mutant(with_timetable(program, loops=changed), name, f"{loop.strides[at]} -> {pair}"))
         at = int(rng.integers(len(loop.strides)))
         changed = (replace(loop, strides=(*loop.strides[:at], *loop.strides[at + 1 :])),)
-        out.append(Mutant(with_timetable(program, loops=changed), "loop.strides", f"without {loop.strides[at]}"))
+        out.append(
+            Mutant(with_timetable(program, loops=changed), "loop.strides", f"without {loop.strides[at]}")
+        )
     return out
 
 

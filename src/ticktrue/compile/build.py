@@ -11,7 +11,6 @@ from ticktrue.partition import ShardedGraph
 from ticktrue.place import phases_of, place_scratch
 from ticktrue.program import Image, Output, Timetable
 
-
 Spans = dict[int, tuple[int, int]]
 """First and last chain of each layer."""
 

@@ -43,7 +43,7 @@ def looped_timetable(sharded: ShardedGraph, image: Image, system: System) -> Tim
         number = (*range(front), *range(repeat.bodies - BACK, repeat.bodies))
         chosen = {repeat.first + b * repeat.period + i for b in number for i in range(repeat.period)}
         end = repeat.first + repeat.bodies * repeat.period
-        chosen |= {l for l in range(sharded.graph.spec.layers) if not repeat.first <= l < end}
+        chosen |= {i for i in range(sharded.graph.spec.layers) if not repeat.first <= i < end}
         built, spans = build_layers(sharded, image, system, chosen)
         chains = tuple(
             (spans[repeat.first + b * repeat.period][0], spans[repeat.first + (b + 1) * repeat.period - 1][1])
@@ -74,7 +74,10 @@ def find_repeat(graph: Graph, image: Image) -> Repeat | None:
 
 
 def _same(
-    nodes: dict[int, list[Node]], regions: dict[int, dict[str, tuple[int, Region]]], at: tuple[int, int], period: int
+    nodes: dict[int, list[Node]],
+    regions: dict[int, dict[str, tuple[int, Region]]],
+    at: tuple[int, int],
+    period: int,
 ) -> bool:
     """Whether layer first + length is as the one a period before, and its regions lie as the first layers' do."""
     first, length = at
@@ -95,7 +98,9 @@ def _node_forms(graph: Graph) -> dict[int, list[Node]]:
     out: dict[int, list[Node]] = {}
     for node in graph.nodes:
         if node.layer >= 0:
-            form = replace(node, id=0, inputs=(), layer=0, name=layer_of(node.name)[1], tensor=layer_of(node.tensor)[1])
+            form = replace(
+                node, id=0, inputs=(), layer=0, name=layer_of(node.name)[1], tensor=layer_of(node.tensor)[1]
+            )
             out.setdefault(node.layer, []).append(form)
     return out
 

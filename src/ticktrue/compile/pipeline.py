@@ -26,9 +26,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user chooses: format, longest context, whether an absent number format may be pretended, and whether equal
-    layers may be stored once, as a loop (never slower: the cycles, bits and digest are those of the unrolled program).
-    """
+    """What a user chooses: format, longest context, whether an absent number format may be pretended; `loops` as below."""
 
     fmt: str = "bf16"
     max_context: int = 2048

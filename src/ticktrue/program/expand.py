@@ -1,7 +1,7 @@
 """Chains -> rows: the deterministic expansion that `verify`, `sim` and `execute` each read.
 
-Iterations of loops are written out. The class form has one row per functional action of a chip of the class, peers written out. The flat form is the class form
-on every chip: `Flat.address` and `Flat.peer` give what depends on the chip's rank.
+The class form has one row per functional action of a chip of the class, peers and iterations of loops written out. The flat form is
+the class form on every chip: `Flat.address` and `Flat.peer` give what depends on the chip's rank.
 """
 
 from dataclasses import dataclass, replace
@@ -186,7 +186,9 @@ def _repeated(once: Flat, timetable: Timetable) -> Flat:
     region = moved_regions(timetable, named, np.repeat(run.iteration, size), np.repeat(run.loop, size))
     if len(region) and region.max() >= len(once.regions):
         raise InputError("a loop leads to a region that does not exist", code="T361", where="loops.strides")
-    bases = np.array([r.group * once.table.group_vectors + r.base for r in once.regions] + [0], dtype=np.int64)
+    bases = np.array(
+        [r.group * once.table.group_vectors + r.base for r in once.regions] + [0], dtype=np.int64
+    )
     rows[:, col.C_REGION] = region
     rows[:, col.C_ABS] += np.where(_MEMORY[rows[:, col.C_OP]], bases[region] - bases[named], 0)
     rows.flags.writeable = False

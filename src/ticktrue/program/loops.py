@@ -1,7 +1,7 @@
 """Loops: chains that are stored once and run several times. `unroll` writes every iteration out.
 
-Iteration l of a loop runs the chains of its body l * period cycles later; a row that names a region with a stride names the region
-that many places further on in each iteration. Everything else is the same: ports, planes, bases, attributes.
+Iteration l of a loop runs the chains of its body l * period cycles later; a row that names a region with a stride names the
+region that many places further on in each iteration. Everything else is the same: ports, planes, bases, attributes.
 """
 
 import re

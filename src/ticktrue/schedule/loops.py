@@ -1,6 +1,6 @@
 """A scheduled timetable of a few bodies -> one of many: the body that repeats is stored once, with its period.
 
-The step is scheduled with only its first and last bodies, the ones between left out. Where the bodies around that gap have the same
+The step is scheduled with only its first and last bodies, the ones between left out. Where the bodies around the gap have equal
 cycles and ports, one period apart, the list scheduler has reached its steady state: what it would do for the bodies left out is
 known, and they become iterations of a loop.
 """
@@ -57,7 +57,9 @@ def close_loop(image: Image, timetable: Timetable, system: System, bodies: Bodie
     first, last = bodies.chains[low]
     count = bodies.number[high] - bodies.number[low] + 1
     moved = bodies.number[low] - bodies.number[0]
-    loop = Loop(first, last, count, period, tuple(sorted((r + moved * s, s) for r, s in strides.items() if s)))
+    loop = Loop(
+        first, last, count, period, tuple(sorted((r + moved * s, s) for r, s in strides.items() if s))
+    )
     return _stretched(timetable, at, loop, bodies.chains[high][1], high - low + 1)
 
 

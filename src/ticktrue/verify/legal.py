@@ -59,7 +59,9 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
     if findings.total > before:
         return 0
     if not timetable.loops:
-        return check_rows(Scope(program.image, timetable, system, expand(program.image, timetable, system), findings))
+        return check_rows(
+            Scope(program.image, timetable, system, expand(program.image, timetable, system), findings)
+        )
     once = expand(program.image, replace(timetable, loops=()), system)
     check_spans(timetable, once, findings)
     if findings.total > before:

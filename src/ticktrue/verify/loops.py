@@ -41,7 +41,9 @@ def check_loops(image: Image, timetable: Timetable, findings: Findings) -> bool:
     if findings.total == before:
         for i, (a, b) in enumerate(pairwise(timetable.loops), start=1):
             if b.first <= a.last:
-                text = f"expected chains after {a.last}, where the loop before ends, found {b.first} to {b.last}"
+                text = (
+                    f"expected chains after {a.last}, where the loop before ends, found {b.first} to {b.last}"
+                )
                 findings.field("V119", f"{where}, loops[{i}]", text)
     if findings.total == before and unrolled_rows(timetable) > MAX_ROWS:
         findings.field("V112", f"{where}, loops", f"expected at most {MAX_ROWS:_} rows after unrolling")
@@ -117,7 +119,10 @@ class _Box:
         rows, first = flat.rows, flat.row_of_chain
         end = rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
         end = end + np.where(rows[:, col.C_UNIT] == Unit.MEM_WRITE, flat.table.latency[Op.STORE], 0)
-        begin, latest = flat.start.copy(), flat.start.copy()  # a chain that only speaks to peers may have no rows
+        begin, latest = (
+            flat.start.copy(),
+            flat.start.copy(),
+        )  # a chain that only speaks to peers may have no rows
         some = np.flatnonzero(first[1:] > first[:-1])
         if len(some):
             begin[some] = np.minimum.reduceat(rows[:, col.C_ISSUE], first[some])

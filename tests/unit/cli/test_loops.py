@@ -17,7 +17,19 @@ def deep(shared: Path, cli) -> tuple[str, str]:
     model, path = shared / "deep", shared / "deep.ticktrue"
     if not path.exists():
         write_llama(model, shape=TINY_KV3, max_positions=256, layers=8)
-        ran = cli("compile", str(model), "--chips", "2", "--context", "200", "--tokens", "1", "--quiet", "-o", str(path))
+        ran = cli(
+            "compile",
+            str(model),
+            "--chips",
+            "2",
+            "--context",
+            "200",
+            "--tokens",
+            "1",
+            "--quiet",
+            "-o",
+            str(path),
+        )
         assert ran.status == 0, ran
     return str(model), str(path)
 
@@ -49,7 +61,9 @@ def test_every_layer_has_a_timeline(cli, deep):
 def test_a_program_written_out_times_the_same_and_differs_by_its_loop(cli, deep, tmp_path):
     _, path = deep
     program = read_program(Path(path)).program
-    write_program(Program(program.image, tuple(unroll(t) for t in program.timetables)), tmp_path / "plain.ticktrue")
+    write_program(
+        Program(program.image, tuple(unroll(t) for t in program.timetables)), tmp_path / "plain.ticktrue"
+    )
     assert cli("verify", "plain.ticktrue").status == 0
     cycles = [msgspec.json.decode(cli("time", p, "--json").out)["steps"] for p in (path, "plain.ticktrue")]
     assert cycles[0] == cycles[1]

@@ -98,7 +98,9 @@ def test_the_fuller_a_chip_the_less_alike_layers_lie() -> None:
         small = system.with_fact("sram_bytes", size)
         image = compile_image(replace(SMOLLM2, vocab=4_000), small, Options(max_context=1_100))
         groups = [next(r.group for r in image.regions if r.name == f"L{layer}.gu") for layer in range(30)]
-        period = next((d for d in range(1, 7) if all(a == b for a, b in zip(groups, groups[d:], strict=False))), 0)
+        period = next(
+            (d for d in range(1, 7) if all(a == b for a, b in zip(groups, groups[d:], strict=False))), 0
+        )
         table = OpTable.of(small.chip)
         assert all(r.base + r.vectors <= table.group_vectors for r in image.regions)
         found.append(period)

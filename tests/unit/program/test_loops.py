@@ -74,7 +74,10 @@ def test_rows_of_iterations_are_those_of_the_timetable_written_out(chips: int) -
     kinds = [t.loops]
     for _ in range(20):
         a, b, c, d = sorted(rng.choice(len(t.chains), 4, replace=False).tolist())
-        one, two = (tuple((int(r), int(rng.integers(0, 5))) for r in rng.choice(30, 3, replace=False)) for _ in range(2))
+        one, two = (
+            tuple((int(r), int(rng.integers(0, 5))) for r in rng.choice(30, 3, replace=False))
+            for _ in range(2)
+        )
         kinds.append((Loop(a, b, 3, 7, one), Loop(c, d, 4, 900, two)))
     for loops in kinds:
         looped = replace(t, loops=loops)
@@ -127,7 +130,9 @@ def test_text_and_bytes_and_difference_of_a_loop() -> None:
     assert from_text(to_text(program)) is not None
     assert encode(from_text(to_text(program))) == encode(program)
     assert decode(encode(program)).program.timetables[0].loops == t.loops
-    assert f"loop first={loop.first} last={loop.last} count=8 period={loop.period} strides=" in to_text(program)
+    assert f"loop first={loop.first} last={loop.last} count=8 period={loop.period} strides=" in to_text(
+        program
+    )
     longer = replace(loop, period=loop.period + 1, strides=loop.strides[1:])
     found = [str(d) for d in diff(program, Program(image, (replace(t, loops=(longer,)),)))]
     label = t.kind.label()

@@ -37,7 +37,11 @@ def apart(g: Program, this: tuple[str, int], following: tuple[str, int], by: int
 
 
 def looped(
-    g: Program, system: System, labels: tuple[str, str], period: int, count: int = COUNT,
+    g: Program,
+    system: System,
+    labels: tuple[str, str],
+    period: int,
+    count: int = COUNT,
     strides: tuple[tuple[int, int], ...] = (),
 ) -> Program:
     """Chains from one label to another repeated, and what follows them as much later; the duration is that of its rows."""
@@ -161,7 +165,9 @@ BETWEEN = [
 
 
 @pytest.mark.parametrize("fault", BETWEEN, ids=lambda f: f"{f.code} {f.name}")
-def test_a_fault_between_iterations_gives_exactly_its_code(good: tuple[Program, System], fault: Between) -> None:
+def test_a_fault_between_iterations_gives_exactly_its_code(
+    good: tuple[Program, System], fault: Between
+) -> None:
     g, system = good
     program = fault.plant(g, system)
     verdict = verify(program, system)
@@ -245,9 +251,12 @@ def moved(rng: np.random.Generator, program: Program) -> Program:
     (t,) = program.timetables
     chains = t.chains.copy()
     for _ in range(int(rng.integers(1, 3))):
-        chains[int(rng.integers(len(chains))), 1] += int(rng.choice([-200, -90, -40, -11, -4, -1, 1, 3, 17, 60, 150]))
+        chains[int(rng.integers(len(chains))), 1] += int(
+            rng.choice([-200, -90, -40, -11, -4, -1, 1, 3, 17, 60, 150])
+        )
     loops = tuple(
-        replace(x, period=x.period + int(rng.choice([0, 0, 0, -150, -90, -60, -30, -10, 10]))) for x in t.loops
+        replace(x, period=x.period + int(rng.choice([0, 0, 0, -150, -90, -60, -30, -10, 10])))
+        for x in t.loops
     )
     return p.with_timetable(program, chains=np.maximum(chains, 0), loops=loops)
 
@@ -262,7 +271,10 @@ def test_few_iterations_of_two_loops_find_what_all_find(good: tuple[Program, Sys
         if short is None:
             continue
         looked += 1
-        assert short == codes_of(program, system, compact=False), (program.timetables[0].chains, program.timetables[0].loops)
+        assert short == codes_of(program, system, compact=False), (
+            program.timetables[0].chains,
+            program.timetables[0].loops,
+        )
         assert (short == ()) == verdict.clean
         clean += verdict.clean
     assert looked > 150
@@ -452,7 +464,9 @@ def mutated(rng: np.random.Generator, program: Program) -> Program:
         return loop(program, period=only.period + int(rng.integers(-40, 40)))
     chains, rows, templates = t.chains.copy(), t.rows.copy(), t.templates.copy()
     if what == 1:
-        chains[int(rng.integers(len(chains))), 1] += int(rng.choice([-300, -40, -7, -3, -1, 1, 2, 5, 30, 200, 3_000]))
+        chains[int(rng.integers(len(chains))), 1] += int(
+            rng.choice([-300, -40, -7, -3, -1, 1, 2, 5, 30, 200, 3_000])
+        )
     elif what == 2:
         rows[int(rng.integers(len(rows))), col.V_PORT] = int(rng.integers(4))
     elif what == 3:
