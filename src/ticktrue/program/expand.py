@@ -1,7 +1,7 @@
 """Chains -> rows: the deterministic expansion that `verify`, `sim` and `execute` each read.
 
-The class form has one row per functional action of a chip of the class, peers and iterations of loops written out. The flat form is
-the class form on every chip: `Flat.address` and `Flat.peer` give what depends on the chip's rank.
+The class form has one row per functional action of a chip of the class, peers and iterations of loops written out. The flat form
+is the class form on every chip: `Flat.address` and `Flat.peer` give what depends on the chip's rank.
 """
 
 from dataclasses import dataclass, replace
