@@ -17,6 +17,8 @@ from ticktrue.program.loops import first_row
 from ticktrue.program.types import Int64
 
 Strides = dict[int, int]
+ALIKE = 3
+"""Bodies that must be alike: a body meets no more than the two before it, so the third tells of every later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ def close_loop(image: Image, timetable: Timetable, system: System, bodies: Bodie
         low -= 1
     while high + 1 < len(bodies.chains) and _alike(timetable, at, bodies, high) == found:
         high += 1
+    if high - low + 1 < ALIKE:
+        return None
     if not _may_repeat(_times(image, timetable, system), bodies, (low, high), period):
         return None
     first, last = bodies.chains[low]

@@ -15,7 +15,8 @@ from ticktrue.hw import System, load_system
 from ticktrue.model import ModelSpec
 from ticktrue.place import image as place
 from ticktrue.program import Image, Program, StepKind, Timetable, image_digest, unroll
-from ticktrue.sim import simulate
+from ticktrue.program import columns as col
+from ticktrue.sim import assumed_constants, masked_cycles, simulate
 from ticktrue.verify import verify
 from ticktrue.verify.dataflow import rows_digest
 
@@ -73,6 +74,38 @@ def test_smollm2_is_one_loop_of_thirty_layers() -> None:
     assert rows_digest(program, looped, system) == looped.dataflow
     unrolled = unroll(looped)
     assert rows_digest(Program(image, (unrolled,)), unrolled, system) == looped.dataflow
+
+
+@pytest.mark.parametrize("tokens", [1, 64])
+def test_chains_late_for_want_of_streams_are_late_in_every_iteration(tokens: int) -> None:
+    """With 24 streams some chains wait for others' results to end: marked in the body, and the replay agrees each time."""
+    system = on(1).with_fact("streams", 24)
+    image = compile_image(DEEP, system, Options(max_context=300))
+    looped, free = both(DEEP, system, image, StepKind(tokens, 1, 5, "last", "chip"))
+    (loop,) = looped.loops
+    marks = int((looped.chains[loop.first : loop.last + 1, 2] == col.LATE_STREAMS).sum())
+    assert marks > 0
+    assert int((free.chains[:, 2] == col.LATE_STREAMS).sum()) == 9 * marks
+    assert same(unroll(looped), free)
+    program = Program(image, (looped,))
+    assert verify(program, system).clean
+    timing = simulate(program, system)
+    assert timing.mismatches == ()
+    assert timing.chains.late.max() > 0
+
+
+def test_what_moves_the_time_is_the_same_with_a_loop() -> None:
+    system = on(3)
+    image = compile_image(DEEP, system, Options(max_context=300))
+    looped, free = both(DEEP, system, image, KIND)
+    found = []
+    for t in (looped, free):
+        program = Program(image, (t,))
+        timing = simulate(program, system)
+        found.append((timing, assumed_constants(program, system, timing), masked_cycles(program, system, 70)))
+    assert found[0][1:] == found[1][1:]
+    assert found[0][0].path == found[1][0].path
+    assert found[0][0].use == found[1][0].use
 
 
 def test_layers_that_lie_alike_in_threes_are_a_loop_of_three_layers(monkeypatch: pytest.MonkeyPatch) -> None:
