@@ -40,9 +40,9 @@ def array(rows: int) -> list[tuple]:
     while open_pairs and len(out) < rows:
         batch = BATCHES[len(out) % len(BATCHES)]
 
-        def new(row: tuple, batch: tuple = batch) -> set:
+        def new(row: tuple, batch: tuple = batch, left: set = open_pairs) -> set:
             full = (*row, batch)
-            return {(i, full[i], j, full[j]) for i, j in combinations(range(4), 2)} & open_pairs
+            return {(i, full[i], j, full[j]) for i, j in combinations(range(4), 2)} & left
 
         best = max(everything, key=lambda row: len(new(row)))
         open_pairs -= new(best)
