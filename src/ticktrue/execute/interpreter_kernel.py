@@ -8,8 +8,8 @@ import numpy as np
 
 from ticktrue.execute import lower as lo
 from ticktrue.isa.ops import Dtype, Op, RegFn
-from ticktrue.kernels import attend, lanes, matmul, philox
-from ticktrue.kernels.bits import bf16_to_f32, f32_to_bf16_bits, u32_as_f32
+from ticktrue.kernels import attend, lanes, matmul, philox, topk
+from ticktrue.kernels.bits import bf16_to_f32, f32_as_u32, f32_to_bf16_bits, u32_as_f32
 
 F32 = int(Dtype.F32)
 (L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
@@ -27,6 +27,7 @@ TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
 SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
 NOISE = int(Op.NOISE)
+TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.TOKEN),
     int(RegFn.P_DIV),
@@ -34,6 +35,8 @@ TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.KV),
     int(RegFn.LAST),
 )
+EXPERT = int(RegFn.EXPERT)
+NAMED_BF16, NAMED_F32 = lo.MODE_NAMED_BF16, lo.MODE_NAMED_F32
 ZERO = np.float32(0)
 FEW = 16  # columns at or below which SIMD lanes are better spent on events
 
@@ -84,18 +87,37 @@ def _write(words, floats, f32, at, pool, a, count):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _load(s, at, words, floats, pool, token, position, last, cp):
+def _load(s, at, words, floats, pool, token, position, last, cp, expert):
     f32 = s[L_DTYPE] == F32
     lanes_ = s[L_LANES]
     for j in range(s[L_M]):
         for i in range(s[L_N]):
             v = at + i * s[L_STEP] + j * s[L_STEP2]
-            if s[L_REGFN] != 0:
+            if s[L_REGFN] == EXPERT:
+                v += expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+            elif s[L_REGFN] != 0:
                 at_row = 0 if s[L_REGFN] == LAST else i
                 v += _register(s, at_row, token, position, last, cp) * s[L_REGSTRIDE]
             o = s[L_O] + (j * s[L_N] + i) * s[L_SO]
             _read(words, floats, f32, v, pool, o, lanes_)
             pool[o + lanes_ : o + s[L_FILL]] = ZERO
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _name(s, pool, expert):
+    """A wide GATHER, whose tiles are read in place: of each round the vectors between its address and its tile."""
+    for j in range(s[L_M]):
+        named = expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+        pool[s[L_O] + j] = np.float32(named + j * s[L_STEP2])
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _latch(s, pool, expert):
+    """Expert registers of token rows A0, A0 + 1, ...: the k ids of each event, which follow its k weights."""
+    k = s[L_X0]
+    for i in range(s[L_N] * s[L_M]):
+        for rank in range(k):
+            expert[s[L_A0] + i, rank] = np.int64(f32_as_u32(pool[s[L_A] + i * s[L_SA] + k + rank]))
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -134,12 +156,15 @@ def _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned):
             pool[to + s[L_C1] : to + s[L_FILL]] = ZERO
         c0, c1, sa, so, n = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N]
         stride, rows = s[L_STRIDE], s[L_ROWS]
-        if s[L_MODE] == 0:
-            begin = (at + tile * s[L_X0]) * 160
+        first = at + tile * s[L_X0]
+        if s[L_MODE] == NAMED_BF16 or s[L_MODE] == NAMED_F32:
+            first = at + np.int64(pool[s[L_B] + tile])
+        if s[L_MODE] == 0 or s[L_MODE] == NAMED_BF16:
+            begin = first * 160
             _touch(words, begin, stride * rows, turned)
             matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0, a1, a2, a3)
-        elif s[L_MODE] == 1:
-            begin = (at + tile * s[L_X0]) * 80
+        elif s[L_MODE] == 1 or s[L_MODE] == NAMED_F32:
+            begin = first * 80
             matmul.pass_f32(floats, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0)
         elif c1 - c0 <= FEW and n >= FEW:
             begin = s[L_B] + tile * s[L_X0]
@@ -220,7 +245,7 @@ def _zero_rest(s, pool, events, used):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _vxm(s, pool, rank, cp, c, position, scratch):
+def _vxm(s, pool, rank, cp, c, position, scratch, ids):
     op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
     a, sa, b, sb, o, so = s[L_A], s[L_SA], s[L_B], s[L_SB], s[L_O], s[L_SO]
     if op == CONVERT:
@@ -260,6 +285,8 @@ def _vxm(s, pool, rank, cp, c, position, scratch):
             lanes.fold(pool, a, sa, o, so, s[L_N], s[L_M], width)
         elif op == MAX:
             lanes.maximum(pool, a, sa, o, so, s[L_N], s[L_M], width)
+        elif op == TOPK:
+            topk.topk(pool, a, sa, o, so, s[L_N], s[L_M], s[L_A0], s[L_X0], width, ids, scratch)
         elif op == LANE_SUM:
             lanes.lane_sum(pool, a, sa, o, so, s[L_N], s[L_M], scratch)
         elif op == LANE_ARGMAX:
@@ -295,6 +322,8 @@ def run(steps, address, peer, table, words, floats, pools, token, position, last
     a0, a1 = np.empty(320, np.float32), np.empty(320, np.float32)
     a2, a3 = np.empty(320, np.float32), np.empty(320, np.float32)
     scratch = np.empty(512, np.float32)
+    ids = np.empty(160, np.int64)
+    expert = np.zeros((pools.shape[0], token.size, 160), np.int64)
     turned = np.empty(max(64, token.size) * 320, np.float32)
     for x in range(steps.shape[0]):
         s = steps[x]
@@ -306,7 +335,11 @@ def run(steps, address, peer, table, words, floats, pools, token, position, last
             c = table[chip, 1]
             if op == LOAD or op == GATHER:
                 if s[L_SO] > 0:
-                    _load(s, address[chip, x], words, floats, pool, token, position, last, cp)
+                    _load(s, address[chip, x], words, floats, pool, token, position, last, cp, expert[chip])
+                elif op == GATHER:
+                    _name(s, pool, expert[chip])
+            elif op == LATCH:
+                _latch(s, pool, expert[chip])
             elif op == STORE or op == SCATTER:
                 source = pool
                 if s[L_SOURCE] >= 0:
@@ -324,4 +357,4 @@ def run(steps, address, peer, table, words, floats, pools, token, position, last
             elif op == NOISE:
                 _noise(s, pool, table[chip, s[L_PATTERN]], position, last, temperature, draw)
             else:
-                _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, position, scratch)
+                _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, position, scratch, ids)

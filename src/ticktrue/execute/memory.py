@@ -83,7 +83,9 @@ def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> No
         rows = min(piece[col.P_ROWS], tensor.inputs - k0)
         if cols > 0 and rows > 0:
             weight = weights.tensor(tensor.name)
-            pack_piece(memory.words, at, stride, rows, piece[col.P_LANE], cols, weight, first, k0)
+            for e in range(tensor.stack):  # matrix e of a stack in record e
+                to, row = at + e * region.stride * ELEMENTS, e * tensor.outputs + first
+                pack_piece(memory.words, to, stride, rows, piece[col.P_LANE], cols, weight, row, k0)
 
 
 def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[int, Region]) -> None:

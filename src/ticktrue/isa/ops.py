@@ -51,6 +51,7 @@ class RegFn(IntEnum):
     P_MOD = 3
     KV = 4
     LAST = 5
+    EXPERT = 6
 
 
 class Kind(IntEnum):
@@ -102,6 +103,8 @@ class Op(IntEnum):
     NOISE = 31
     SOFTCAP = 32
     GELU_MUL = 33
+    TOPK = 34
+    LATCH = 35
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class OpInfo:
 
 _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.LOAD, (Unit.MEM_READ, Unit.MEM_WIDE), Kind.SOURCE, 0, "mem_read_cycles"),
-    (Op.GATHER, (Unit.MEM_READ,), Kind.SOURCE, 0, "mem_read_cycles"),
+    (Op.GATHER, (Unit.MEM_READ, Unit.MEM_WIDE), Kind.SOURCE, 0, "mem_read_cycles"),
     (Op.STORE, (Unit.MEM_WRITE,), Kind.SINK, 1, "mem_write_cycles"),
     (Op.SCATTER, (Unit.MEM_WRITE,), Kind.SINK, 1, "mem_write_cycles"),
     (Op.SEND, (Unit.C2C_SEND,), Kind.SINK, 1, ""),
@@ -154,6 +157,8 @@ _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.NOISE, (Unit.VXM,), Kind.MAP, 1, "vxm_noise_cycles"),
     (Op.SOFTCAP, (Unit.VXM,), Kind.MAP, 1, "vxm_func_cycles"),
     (Op.GELU_MUL, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
+    (Op.TOPK, (Unit.SXM,), Kind.REDUCE, 1, "topk_cycles"),
+    (Op.LATCH, (Unit.SXM,), Kind.SINK, 1, "register_write_cycles"),
 )
 
 OPS: tuple[OpInfo, ...] = tuple(OpInfo(*row) for row in _ROWS)
