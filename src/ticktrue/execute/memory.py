@@ -85,7 +85,8 @@ def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> No
             weight = weights.tensor(tensor.name)
             for e in range(tensor.stack):  # matrix e of a stack in record e
                 to, row = at + e * region.stride * ELEMENTS, e * tensor.outputs + first
-                pack_piece(memory.words, to, stride, rows, piece[col.P_LANE], cols, weight, row, k0)
+                there = min(cols, weight.shape[0] - row)
+                pack_piece(memory.words, to, stride, rows, piece[col.P_LANE], there, weight, row, k0)
 
 
 def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[int, Region]) -> None:

@@ -3,7 +3,7 @@
 import numba as nb
 import numpy as np
 
-from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE
+from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE, TURN
 
 MAP, REDUCE, RESHAPE = range(3)
 ROUNDS = 64
@@ -105,6 +105,8 @@ def settle(
                     end += write_end[x]
                 elif local[e, 3] == PLANE:
                     end = plane_end[x]
+                elif local[e, 3] == TURN:  # PASSes of a tile per round take turns in each
+                    end = b[x] + stagger[x] + (n[x] - 1) * p[x] + w[x]
                 if b[r] + stagger[r] < end:
                     b[r], moved = end - stagger[r], True
         good = good and not moved

@@ -31,7 +31,10 @@ class Part(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What the interpreter works on; the last six are room for one event or one plane."""
+    """What the interpreter works on; the last four are room for one event or one plane.
+
+    `register`, `columns` [chips, token rows, ranks]: the hash that an expert register holds, of one of how many (0: nothing).
+    """
 
     mem: Memory
     tags: Hashes
@@ -42,6 +45,8 @@ class _Run(NamedTuple):
     lane: Hashes
     column: Hashes
     spare: Hashes
+    register: Hashes
+    columns: Int64
     keys: Hashes
     scaled: Hashes
     present: npt.NDArray[np.bool_]
@@ -97,6 +102,9 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
     stat = dataflow_plan_kernel.analyse(rows, order, _whole_tiles(rows, memory))
     words = int(dataflow_plan_kernel.place(rows, order, stat))
     chips = range(flat.plan.chips)
+    model = memory.model
+    token_rows = model[dataflow_memory_kernel.M_SLOTS] * model[dataflow_memory_kernel.M_TOKENS]
+    registers = (flat.plan.chips, int(token_rows), HALVES)
     lanes = int(stat[:, dataflow_plan_kernel.S_ACTIVE].max()) + 1
     events = int(stat[rows[:, col.C_OP] == Op.PASS, dataflow_plan_kernel.S_EVENTS].max(initial=1))
     run = _Run(
@@ -105,7 +113,8 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
         address=np.stack([flat.address(c) for c in chips]), peer=np.stack([flat.peer(c) for c in chips]),
         rank=np.array([[flat.plan.index(k, c) for c in chips] for k in range(3)], np.int64),
         lane=np.empty(max(lanes, PLANE), np.uint64), column=np.empty(PLANE, np.uint64),
-        spare=np.empty((2, HALVES), np.uint64), keys=np.empty(1, np.uint64),
+        spare=np.empty((2, HALVES), np.uint64), register=np.zeros(registers, np.uint64), columns=np.zeros(registers, np.int64),
+        keys=np.empty(1, np.uint64),
         scaled=np.empty(events * HALVES, np.uint64), present=np.zeros(PLANE, np.bool_),
         regular=np.zeros(PLANE, np.bool_),
     )  # fmt: skip

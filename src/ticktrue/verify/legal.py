@@ -13,6 +13,7 @@ from ticktrue.verify.machine import check_machine
 from ticktrue.verify.memory import check_memory
 from ticktrue.verify.operands import check_operands
 from ticktrue.verify.ports import check_pace, check_ports, check_streams
+from ticktrue.verify.registers import check_registers
 from ticktrue.verify.scope import Scope
 from ticktrue.verify.shape import stored_rows
 from ticktrue.verify.verdict import Findings, Verdict
@@ -67,6 +68,6 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
         return 0
     check_pace(scope)
     if findings.total == before:
-        for check in (check_machine, check_arrivals, check_ports, check_streams, check_links, check_memory):
+        for check in (check_machine, check_arrivals, check_ports, check_streams, check_links, check_memory, check_registers):
             check(scope)
     return len(flat.rows)
