@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from tests.models import BOS, EOS, _normal, _stored, tokenizer, write_safetensors
+from tests.models import BOS, EOS, _add_value, _normal, _stored, gguf_name, tokenizer, write_safetensors
 
 from ticktrue.model import ModelSpec, read_spec
+from ticktrue.model.bf16 import from_bf16, to_bf16
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 
@@ -248,3 +249,99 @@ def _bf16(name: str, values: npt.NDArray[np.float32]) -> tuple[str, npt.NDArray[
         kind, flat = _stored(name, values.reshape(-1, values.shape[2]), "bf16")
         return kind, flat.reshape(values.shape)
     return _stored(name, values, "bf16")
+
+
+def write_family_gguf(path: Path, family: str, seed: int = 0, **metadata: object) -> Path:
+    """Writes the random model of `write_family` as a float32 GGUF, by the `gguf` package's writer; gives the path.
+
+    Rows stand as in the Hugging Face files (llama.cpp permutes only the Llama family), Gemma 3's norms hold their +1,
+    experts stand in one tensor per layer and part. Metadata to add or replace, dots written as two underscores.
+    """
+    import gguf
+
+    config = path.with_suffix(".json")
+    config.write_text(json.dumps(PRESETS[family].config))
+    spec = read_spec(config)
+    writer = gguf.GGUFWriter(path, ARCHITECTURES[family])
+    values = family_metadata(family, spec) | {k.replace("__", "."): v for k, v in metadata.items()}
+    for key, value in values.items():
+        if value is not None:
+            _add_value(writer, key, value)
+    tensors = family_tensors(PRESETS[family], spec, seed)
+    for name, array in (fuse_gguf(tensors, spec) if spec.experts else tensors).items():
+        rounded = from_bf16(to_bf16(array, name)) if array.ndim > 1 else array
+        if spec.family == "gemma3" and name.endswith("norm.weight"):
+            rounded = np.float32(1) + array
+        writer.add_tensor(family_gguf_name(name, spec), rounded)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+ARCHITECTURES = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3moe", "gemma3": "gemma3"}
+
+
+def family_metadata(family: str, spec: ModelSpec) -> dict[str, object]:
+    """Metadata as llama.cpp's converter writes it, with what it leaves out left out."""
+    kind = ARCHITECTURES[family]
+    model = tokenizer(spec.vocab)["model"]
+    tokens = list(model["vocab"])  # type: ignore[index]
+    found: dict[str, object] = {
+        f"{kind}.block_count": spec.layers,
+        f"{kind}.context_length": spec.max_positions,
+        f"{kind}.embedding_length": spec.hidden,
+        f"{kind}.feed_forward_length": spec.ffn,
+        f"{kind}.attention.head_count": spec.heads,
+        f"{kind}.attention.head_count_kv": spec.kv_heads,
+        f"{kind}.attention.key_length": spec.head_dim,
+        f"{kind}.attention.value_length": spec.head_dim,
+        f"{kind}.attention.layer_norm_rms_epsilon": spec.rms_eps,
+        f"{kind}.rope.freq_base": spec.rope_theta,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [3, 3] + [1] * (len(tokens) - 2),
+        "tokenizer.ggml.merges": [" ".join(pair) for pair in model["merges"]],  # type: ignore[index]
+        "tokenizer.ggml.bos_token_id": BOS,
+        "tokenizer.ggml.eos_token_id": EOS,
+    }
+    if spec.experts is not None:
+        found |= {
+            f"{kind}.expert_count": spec.experts.count,
+            f"{kind}.expert_used_count": spec.experts.per_token,
+            f"{kind}.expert_feed_forward_length": spec.experts.ffn,
+        }
+    if spec.sliding is not None:
+        found |= {
+            f"{kind}.attention.sliding_window": spec.sliding.window,
+            f"{kind}.attention.sliding_window_pattern": 2,
+            f"{kind}.rope.scaling.type": "linear",
+            f"{kind}.rope.scaling.factor": 8.0,
+        }
+    return found
+
+
+def fuse_gguf(tensors: Tensors, spec: ModelSpec) -> Tensors:
+    """The same weights with each layer's experts in three tensors."""
+    assert spec.experts is not None
+    found = {name: values for name, values in tensors.items() if ".experts." not in name}
+    for layer in range(spec.layers):
+        at = f"model.layers.{layer}.mlp.experts."
+        for part in ("gate", "up", "down"):
+            each = [tensors[f"{at}{i}.{part}_proj.weight"] for i in range(spec.experts.count)]
+            found[f"model.layers.{layer}.mlp.{part}_exps.weight"] = np.stack(each)
+    return found
+
+
+def family_gguf_name(name: str, spec: ModelSpec) -> str:
+    """The GGUF name of a tensor with a Hugging Face name."""
+    parts = {"mlp.gate_exps": "ffn_gate_exps", "mlp.up_exps": "ffn_up_exps", "mlp.down_exps": "ffn_down_exps",
+             "mlp.gate.": "ffn_gate_inp.", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}  # fmt: skip
+    if spec.post_norms:
+        parts |= {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+                  "post_feedforward_layernorm": "post_ffw_norm"}  # fmt: skip
+    for old, new in parts.items():
+        name = name.replace(old, new)
+    return gguf_name(name)

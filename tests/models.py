@@ -221,8 +221,13 @@ def _stored(name: str, values: npt.NDArray[np.float32], dtype: str) -> tuple[str
 
 def smollm2() -> Path:
     """The default model's GGUF, fetched once into $TICKTRUE_TEST_MODELS or the user's cache (slow tests)."""
+    return registry_file(DEFAULT_MODEL)
+
+
+def registry_file(name: str) -> Path:
+    """The file of a registry model, fetched once into $TICKTRUE_TEST_MODELS or the user's cache (slow tests)."""
     named = os.environ.get("TICKTRUE_TEST_MODELS")
-    return fetch(DEFAULT_MODEL, Path(named) if named else default_cache_dir(os.environ))
+    return fetch(name, Path(named) if named else default_cache_dir(os.environ))
 
 
 def write_gguf(

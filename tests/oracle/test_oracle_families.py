@@ -10,7 +10,7 @@ from tests.oracle.scalar_model import Scalar
 from ticktrue.errors import UnsupportedModel
 from ticktrue.graph.oracle import Cache, Oracle
 from ticktrue.graph.oracle_fast import fast_matmul
-from ticktrue.model import Activation, Experts, Family, LayerKind, SlidingAttention
+from ticktrue.model import Activation, Experts, Family, LayerKind, SlidingAttention, YarnScaling
 
 F = np.float32
 FORMATS = ["bf16", "f32", "int8", "fp8"]
@@ -55,7 +55,7 @@ FAMILIES = {
         "layer_kinds": KINDS,
         "sliding": SlidingAttention(window=3, kv_heads=1, head_dim=6, rope_theta=100.0),
     },
-    "k is v without norms": {"family": Family.GEMMA4, "k_is_v": True},
+    "v norm beside a v projection": {"family": Family.GEMMA4, "v_norm": True},
 }
 SMALL = {"hidden": 10, "heads": 2, "kv_heads": 1, "head_dim": 4, "ffn": 6, "vocab": 5}
 
@@ -135,6 +135,23 @@ def test_chunks_change_no_bit_of_any_family(fmt, chunk, small, tokens, equal_bit
         assert equal_bits(state.v[layer], whole.v[layer])
 
 
+@pytest.mark.parametrize(("name", "fmt"), [("gemma4", "int8"), ("qwen3_moe", "fp8"), ("gemma3", "f32")])
+def test_no_split_changes_a_bit(name, fmt, random_model, tokens, equal_bits):
+    """Every place to cut 70 tokens in two, and ragged chunks of up to 40."""
+    spec, weights = make(name, random_model)
+    oracle, ids = Oracle(spec, weights, fmt), tokens(70, spec.vocab)
+    whole = oracle.forward(ids).logits
+    rng = np.random.default_rng(1)
+    ragged = [np.cumsum(rng.integers(1, 40, 70)) for _ in range(30)]
+    for cuts in [[cut] for cut in range(1, 70)] + ragged:
+        state, logits = oracle.empty_state(), []
+        for part in np.split(ids, [int(cut) for cut in cuts if cut < 70]):
+            result = oracle.extend(state, part.tolist())
+            state = result.state
+            logits.append(result.logits)
+        assert equal_bits(np.concatenate(logits), whole)
+
+
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_both_products_agree_on_every_family(fmt, name, random_model, tokens, equal_bits):
@@ -162,7 +179,7 @@ MISTAKES = {
     "no q and k norms": ("gemma3", plus_one(qk_norm=False)),
     "kinds swapped": ("gemma3", plus_one(layer_kinds=KINDS[::-1])),
     "all pairs turn": ("gemma4", plus_one(rotary_fraction=1.0)),
-    "no v norm": ("gemma4", plus_one(v_norm=False)),
+    "no v norm": ("v norm beside a v projection", plus_one(v_norm=False)),
     "no layer scalar": ("gemma4", plus_one(layer_scalar=False)),
     "no final softcap": ("gemma4", plus_one(final_softcap=0.0)),
     "two experts": ("qwen3_moe", plus_one(experts=Experts(5, 2, 6))),
@@ -189,6 +206,8 @@ def test_leaving_out_a_feature_changes_logits(mistake, random_model, tokens, equ
         ({"experts": Experts(4, 2, 6, router="sigmoid")}, "a router that is not softmax"),
         ({"experts": Experts(4, 2, 6, normalise=False)}, "router weights that are not normalised"),
         ({"gate_limit": 7.0}, "a limit in the gate"),
+        ({"family": Family.GPT_OSS, "mlp_bias": True}, "biases in the feed-forward block"),
+        ({"yarn": YarnScaling(4.0, 4096, 32.0, 1.0)}, "YaRN"),
     ],
 )
 def test_what_the_page_has_no_row_for_is_refused(changes, found, random_model):

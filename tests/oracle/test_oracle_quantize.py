@@ -4,11 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from tests.families import write_family
 from tests.oracle.scalar_model import E4M3, e4m3
 
+from ticktrue.errors import InputError
 from ticktrue.graph import oracle_quantize as oq
 from ticktrue.graph.oracle_fast import fast_matmul
 from ticktrue.graph.oracle_matmul import ordered_matmul
+from ticktrue.model import load_model
+from ticktrue.model.weights import in_eight_bits
 
 F = np.float32
 
@@ -111,13 +115,11 @@ def test_weights_by_hand(equal_bits):
     assert equal_bits(q, [[448, -224, e4m3(F(0.011) / s[0])], [0, 0, 0]])
 
 
-def test_a_scale_that_comes_out_as_zero_is_one(equal_bits):
-    """The largest magnitude of a row may be so small that its 127th part is no float32."""
-    w = np.full((1, 2), 2.0**-149, F)
-    for grid in (oq.INT8, oq.E4M3):
-        q, s = oq.quantised_weights(w, grid)
-        assert equal_bits(s, [1])
-        assert equal_bits(q, [[0, 0]])
+@pytest.mark.parametrize("grid", [oq.INT8, oq.E4M3])
+def test_a_row_too_small_for_a_scale_is_refused(grid):
+    w = np.array([[1, 0], [2.0**-149, 0]], F)
+    with pytest.raises(InputError, match="row 1 has no weight above"):
+        oq.quantised_weights(w, grid)
 
 
 @pytest.mark.parametrize("matmul", [ordered_matmul, fast_matmul])
@@ -159,3 +161,21 @@ def test_cache_by_hand(equal_bits):
     x = np.array([[[1.0625, -3.0], [500.0, 0.001]]], F)
     assert equal_bits(oq.stored_e4m3(x, np.ones(2, F)), [[[1, -3], [448, 0.001953125]]])
     assert equal_bits(oq.stored_e4m3(x, np.array([1, 2], F)), [[[1, -3], [512, 0]]])
+
+
+@pytest.mark.parametrize(("fmt", "grid"), [("int8", oq.INT8), ("fp8", oq.E4M3)])
+def test_the_loader_quantises_to_the_same_bits(fmt, grid, tmp_path, equal_bits):
+    """`Weights.quantised` and the oracle share no code; a tied head, attention and experts."""
+    table = np.array([*E4M3, 0, *(-v for v in E4M3)], F)  # by bits: 0x7F and 0xFF are not numbers
+    for family in ("gemma3", "qwen3_moe"):
+        weights = load_model(str(write_family(tmp_path / f"{family} {fmt}", family, 4))).weights()
+        names = [name for name in (*weights.names(), "lm_head") if in_eight_bits(name)]
+        assert len(names) > 14
+        for name in names:
+            q, scale = oq.quantised_weights(weights.values(name), grid)
+            other = weights.quantised(name, fmt)
+            assert equal_bits(scale, other.scale)
+            if fmt == "int8":
+                assert (q == other.q).all()
+            else:
+                assert equal_bits(q, table[other.q.view(np.uint8)])

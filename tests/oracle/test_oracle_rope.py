@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from ticktrue.graph import oracle_rope as rope
-from ticktrue.model import FactorScaling, LinearScaling, Llama3Scaling, rope_inv_freq
+from ticktrue.model import (
+    FactorScaling,
+    Family,
+    LayerKind,
+    LinearScaling,
+    Llama3Scaling,
+    SlidingAttention,
+    rope_inv_freq,
+)
 
 F = np.float32
 S = [
@@ -115,6 +123,31 @@ def test_frequencies_equal_the_model_reader(scaling, random_model):
     """Two independent pieces of code, the same correctly rounded float64."""
     spec, _ = random_model(rope_theta=500_000.0, rope_scaling=scaling, layers=1)
     assert list(rope.inverse_frequencies(spec)) == rope_inv_freq(spec).tolist()
+
+
+@pytest.mark.parametrize("kind", LayerKind)
+def test_frequencies_of_each_kind_equal_the_model_reader(kind, random_model):
+    spec, _ = random_model(
+        family=Family.GEMMA4,
+        head_dim=128,
+        rope_theta=1_000_000.0,
+        rotary_fraction=0.25,
+        sliding=SlidingAttention(window=9, kv_heads=3, head_dim=64, rope_theta=10_000.0),
+        layer_kinds=tuple(LayerKind),
+    )
+    attention = spec.attention_of(kind)
+    assert list(rope.inverse_frequencies(attention)) == rope_inv_freq(attention).tolist()
+
+
+def test_a_part_of_the_pairs_turns_by_the_whole_head_dim(random_model, equal_bits):
+    """A quarter of 8: one pair of four, by theta^0; three stay, with c = 1 and s = +0 through the formula."""
+    spec, _ = random_model(layers=1, head_dim=8, rotary_fraction=0.25, rope_theta=100.0)
+    assert rope.inverse_frequencies(spec) == (1.0, 0.0, 0.0, 0.0)
+    half = random_model(layers=1, head_dim=8, rotary_fraction=0.5, rope_theta=100.0)[0]
+    assert rope.inverse_frequencies(half) == (1.0, float(Decimal(100) ** Decimal("-0.25")), 0.0, 0.0)
+    tables = rope.rope_tables((1.0, 0.0), np.array([0, 7, 1_300]))
+    assert equal_bits(tables.cos[:, 1], [1, 1, 1])
+    assert equal_bits(tables.sin[:, 1], [0, 0, 0])
 
 
 def test_pi_is_pi():

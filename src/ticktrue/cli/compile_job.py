@@ -12,7 +12,7 @@ from ticktrue.cli.program_file import tell_hypothetical
 from ticktrue.cli.prove import Maker, Rejected, Source, open_cache
 from ticktrue.cli.run_report import model_input, proof_part, system_input, tell_rejected
 from ticktrue.cli.target import Target, check_fits, look_up
-from ticktrue.compile import TOKENS, Options, assemble, bucket, image_blocks, tokens_kind
+from ticktrue.compile import T_MAX, Options, assemble, bucket, image_blocks, tokens_kind
 from ticktrue.errors import EnvironmentProblem, UsageError
 from ticktrue.model import load_weights
 from ticktrue.program import Program, StepKind, program_digest, write_program
@@ -86,10 +86,8 @@ def check_steps(steps: Steps) -> None:
     if steps.sampler not in SAMPLERS:
         raise UsageError(f"expected chip or host, found {steps.sampler!r}", code="T103", where="--sampler")
     for tokens in steps.tokens:
-        if not 1 <= tokens <= TOKENS[-1]:
-            raise UsageError(
-                f"expected 1 to {TOKENS[-1]} tokens, found {tokens}", code="T103", where="--tokens"
-            )
+        if not 1 <= tokens <= T_MAX:
+            raise UsageError(f"expected 1 to {T_MAX} tokens, found {tokens}", code="T103", where="--tokens")
 
 
 def wanted_kinds(steps: Steps, options: Options) -> list[StepKind]:

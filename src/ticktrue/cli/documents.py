@@ -432,7 +432,7 @@ class FetchedDocument(Document, frozen=True, kw_only=True):
 
 
 class SpecPart(Part, frozen=True, kw_only=True):
-    """Shape and constants; `rope_scaling` is written as one text, empty for none."""
+    """Shape and constants; `rope_scaling` is written as one text, empty for none; numbers of what a model lacks are 0."""
 
     family: str
     name: str
@@ -450,6 +450,12 @@ class SpecPart(Part, frozen=True, kw_only=True):
     tied_embeddings: bool
     bos: tuple[int, ...]
     eos: tuple[int, ...]
+    activation: str
+    sliding_layers: int
+    window: int
+    experts: int
+    experts_per_token: int
+    parameters: int
 
 
 class ModelDocument(Document, frozen=True, kw_only=True):
@@ -460,6 +466,7 @@ class ModelDocument(Document, frozen=True, kw_only=True):
     path: str
     spec_sha256: str
     chat_template: bool
+    licence: str
     spec: SpecPart
 
 

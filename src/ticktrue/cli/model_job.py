@@ -17,10 +17,11 @@ from ticktrue.cli.documents import (
 from ticktrue.cli.output import Terminal
 from ticktrue.cli.surroundings import model_cache
 from ticktrue.errors import EnvironmentProblem, InputError
+from ticktrue.model.count import parameters
 from ticktrue.model.fetch import cached, fetch
 from ticktrue.model.load import Model, load_model
 from ticktrue.model.registry import RegistryModel, list_models, registry_model
-from ticktrue.model.spec import ModelSpec
+from ticktrue.model.spec import LayerKind, ModelSpec
 
 
 def _cached(model: RegistryModel) -> Path | None:
@@ -61,6 +62,7 @@ def tell_list(terminal: Terminal) -> None:
 def tell_fetched(name: str, terminal: Terminal) -> None:
     """Fetches and prints the path."""
     model = registry_model(name)
+    terminal.note(f"{model.title}, licence: {model.licence}")
     with terminal.bar() as progress:
         path = fetch(name, model_cache(), progress)
     if terminal.json:
@@ -80,17 +82,17 @@ def tell_model(ref: str, terminal: Terminal) -> None:
             raise InputError(
                 f"{ref} is not in the cache yet", code="T340", where=ref, hint=f"`ticktrue model fetch {ref}`"
             )
-        _tell(ref, load_model(path), terminal)
+        _tell(ref, load_model(path), known.licence, terminal)
     else:
-        _tell(ref, load_model(ref), terminal)
+        _tell(ref, load_model(ref), "", terminal)
 
 
-def _tell(ref: str, model: Model, terminal: Terminal) -> None:
+def _tell(ref: str, model: Model, licence: str, terminal: Terminal) -> None:
     spec, template = model.spec, model.chat_template() is not None
     part = spec_part(spec)
     if terminal.json:
         document = ModelDocument(**header(sys.argv[1:]), ref=ref, path=str(model.path), spec_sha256=spec.digest(),
-                                 chat_template=template, spec=part)  # fmt: skip
+                                 chat_template=template, licence=licence, spec=part)  # fmt: skip
         terminal.document(encode(document))
         return
     terminal.line(f"{spec.name}: {model.path}")
@@ -99,6 +101,7 @@ def _tell(ref: str, model: Model, terminal: Terminal) -> None:
     for name, value in [
         *msgspec.structs.asdict(part).items(),
         ("chat_template", "yes" if template else "no"),
+        ("licence", licence or "not known"),
     ]:
         terminal.line(f"{name:18s} {_shown(value)}")
 
@@ -109,7 +112,10 @@ def spec_part(spec: ModelSpec) -> SpecPart:
         family=spec.family.value, name=spec.name, layers=spec.layers, hidden=spec.hidden, heads=spec.heads,
         kv_heads=spec.kv_heads, head_dim=spec.head_dim, ffn=spec.ffn, vocab=spec.vocab, rope_theta=spec.rope_theta,
         rms_eps=spec.rms_eps, max_positions=spec.max_positions, rope_scaling=str(spec.rope_scaling or ""),
-        tied_embeddings=spec.tied_embeddings, bos=spec.bos, eos=spec.eos,
+        tied_embeddings=spec.tied_embeddings, bos=spec.bos, eos=spec.eos, activation=spec.activation.value,
+        sliding_layers=spec.layer_kinds.count(LayerKind.SLIDING), window=spec.sliding.window if spec.sliding else 0,
+        experts=spec.experts.count if spec.experts else 0, experts_per_token=spec.experts.per_token if spec.experts else 0,
+        parameters=parameters(spec),
     )  # fmt: skip
 
 

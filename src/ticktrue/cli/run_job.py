@@ -94,6 +94,10 @@ def perform(job: Job, terminal: Terminal) -> int:
         prompt = sys.stdin.read() if job.prompt == STDIN else job.prompt
         ids = prompt_ids(found, prompt, raw=job.raw)
         check_fits(found)
+        if not job.raw and found.model.chat_template() is None:
+            terminal.note(
+                f"{found.model.spec.name} has no chat template (a base model): it continues the prompt as it stands"
+            )
         with terminal.stage("reading weights"):
             weights = load_weights(found.model).digest()
         source = Source(found.model.spec, found.system, found.options, weights)

@@ -49,27 +49,39 @@ class Attending:
 def append(t: Attending) -> None:
     """Predicated SCATTER of the new K and V of the chip's head group; the owner among the context lanes stores."""
     s, a = t.step.s, t.a
-    for which, source, groups, width in ((0, "kr", a.kv_groups, a.vg), (1, "vm", a.v_groups, a.v_width)):
-        own = groups * s.rows * width
+    for which, source, groups in ((0, "kr", a.kv_groups), (1, "vm", a.v_groups)):
+        made, kept = (a.kr_width, a.vg) if which == 0 else (a.vm_width, a.v_width)
+        # a change of type is made on a beat; without one a record goes through whole
+        beats = 1 if a.stored == a.act else -(-kept // (LANES // a.kl))
         for slot in range(s.slots):
             for group in range(groups):
-                c = t.step.chain(f"{t.label}.append_{'kv'[which]}[{slot}.{group}]")
-                base = (group * s.rows + slot * s.tokens) * width
-                at = t.step.at(
-                    t.name(source),
-                    base,
-                    width,
-                    pattern=col.PATTERN_HEADS,
-                    rank_fn=col.RANK_OWN,
-                    rank_stride=own,
-                )
-                x = c.load(at, progress(s.tokens), s.act, width)
-                there = t.step.at(
-                    kv_name(t.layer, which, group), t.slot_base(slot, width), reg_fn=int(RegFn.KV), reg_stride=width,
-                    pattern=col.PATTERN_CONTEXT, row=slot * s.tokens, ring=a.ring,
-                )  # fmt: skip
-                c.store(x, there, s.act, width)
-                c.end()
+                for beat in range(beats):
+                    name = f"{t.label}.append_{'kv'[which]}[{slot}.{group}.{beat}]"
+                    _append(t, name, (which, source, slot, group), (made, kept, groups, beat, beats))
+
+
+def _append(
+    t: Attending, label: str, what: tuple[int, str, int, int], size: tuple[int, int, int, int, int]
+) -> None:
+    s, a, step = t.step.s, t.a, t.step
+    (which, source, slot, group), (made, kept, groups, beat, beats) = what, size
+    first = beat * s.per_beat
+    width, to = (
+        (made, kept) if beats == 1 else (min(s.per_beat, made - first), min(LANES // a.kl, kept - beat))
+    )
+    base = (group * s.rows + slot * s.tokens) * made + first
+    at = step.at(t.name(source), base, made, pattern=col.PATTERN_HEADS, rank_fn=col.RANK_OWN,
+                 rank_stride=groups * s.rows * made)  # fmt: skip
+    c = step.chain(label)
+    x = c.load(at, progress(s.tokens, p=c.pace(max(width, to))), s.act, width)
+    if a.stored != a.act:
+        x = c.op(Op.CONVERT, x, dtype=a.stored)
+    there = step.at(
+        kv_name(t.layer, which, group), t.slot_base(slot, kept) + beat, reg_fn=int(RegFn.KV), reg_stride=kept,
+        pattern=col.PATTERN_CONTEXT, row=slot * s.tokens, ring=a.ring,
+    )  # fmt: skip
+    c.store(x, there, a.stored, to)
+    c.end()
 
 
 def score(t: Attending) -> None:
@@ -83,7 +95,7 @@ def score(t: Attending) -> None:
 def _score_tile(t: Attending, label: str, what: tuple[int, int, int, int], which: tuple[int, int]) -> None:
     (unit, slot, kv, head), (k_tile, tiles), s, a, step = what, which, t.step.s, t.a, t.step
     rows, blocks, width = a.q_rows, a.local_blocks, t.width
-    lane = (kv % a.hv) * a.head_dim if tiles == 1 else 0
+    lane = (kv % a.hv) * a.head_dim if tiles == 1 and a.stored == a.act else 0
     depth = min(s.ka, a.head_dim - k_tile * s.ka)
     c = step.chain(label)
     base = (slot * a.heads + head) * s.tokens * a.vq + k_tile
@@ -93,9 +105,7 @@ def _score_tile(t: Attending, label: str, what: tuple[int, int, int, int], which
     turned = c.op(Op.TRANSPOSE, q, x=(depth, 0), dtype=s.act)
     q_width = -(-rows * (4 if s.act == Dtype.F32 else 2) // 320)
     plane = c.install(turned, s.act, Keep(0, rows, row=lane), per_row=0, width=q_width)
-    k_at = step.at(kv_name(t.layer, 0, kv // a.hv), t.slot_base(slot, a.vg) + k_tile, a.vg, BLOCK * a.vg)
-    k = c.load(k_at, progress(BLOCK, blocks), s.act, 1)
-    y = c.matmul(k, plane)
+    y = c.matmul(_key_tile(t, c, what, (k_tile, depth)), plane)
     at = step.at(t.name("s"), unit * blocks * BLOCK * width, width, BLOCK * width)
     if k_tile > 0:
         y = c.op(Op.ADD, c.load(at, c.out(y), Dtype.F32, width), y)
@@ -108,6 +118,18 @@ def _score_tile(t: Attending, label: str, what: tuple[int, int, int, int], which
         c.store(c.op(Op.MAX, y), step.at(t.name("m"), unit * blocks * width, width), Dtype.F32, width)
     c.store(y, at, Dtype.F32, width)
     c.end()
+
+
+def _key_tile(t: Attending, c: Chain, what: tuple[int, int, int, int], which: tuple[int, int]) -> int:
+    """K of every position, block by block, one tile of it as the matrix unit takes it. which = (tile, elements)."""
+    (_, slot, kv, _), (k_tile, depth), s, a, step = what, which, t.step.s, t.a, t.step
+    first = (kv % a.hv) * a.head_dim + k_tile * s.ka if a.stored != a.act else k_tile * a.kl
+    base = t.slot_base(slot, a.vg) + first // a.kl
+    at = step.at(kv_name(t.layer, 0, kv // a.hv), base, a.vg, BLOCK * a.vg)
+    k = c.load(at, progress(BLOCK, t.a.local_blocks), a.stored, 1)
+    if a.stored == a.act:
+        return k
+    return c.op(Op.MOVE, c.op(Op.CONVERT, k, dtype=s.act), a=(first % a.kl, depth, 0))
 
 
 def softmax(t: Attending) -> None:
@@ -142,13 +164,21 @@ def _values(t: Attending, label: str, what: tuple[int, int, int, int], part: int
     width, p_width, w, table = t.width, -(-BLOCK // s.ka), a.partial_width, step.writer.table
     v_vectors = BLOCK * a.v_width
     hold = -(-v_vectors * 320 // table.weight_load_bytes)
+    if a.stored != a.act:
+        hold = BLOCK * -(-320 * s.per_beat // table.weight_load_bytes)  # a beat at a time, widened on the way
     period = max(hold, -(-v_vectors // int(table.port_vectors[0]))) + int(table.latency[Op.INSTALL]) + rows
-    lane = (kv % a.hv) * d if a.parts == 1 and a.head_dim <= s.ka else 0
+    lane = (kv % a.hv) * d if a.parts == 1 and a.head_dim <= a.kl else 0
     c = step.chain(label)
-    region = kv_name(t.layer, 1, kv // a.hv * a.parts + part)
-    v_at = step.at(region, t.slot_base(slot, a.v_width), 0, v_vectors)
-    v = c.load(v_at, progress(1, blocks, q=period), s.act, v_vectors, wide=True)
-    plane = c.install(v, s.act, Keep(lane, lane + d, ones=True), per_row=a.v_width)
+    region, base = kv_name(t.layer, 1, kv // a.hv * a.parts + part), t.slot_base(slot, a.v_width)
+    if a.stored == a.act:
+        v_at = step.at(region, base, 0, v_vectors)
+        v = c.load(v_at, progress(1, blocks, q=period), s.act, v_vectors, wide=True)
+        plane = c.install(v, s.act, Keep(lane, lane + d, ones=True), per_row=a.v_width)
+    else:
+        pr = progress(BLOCK, blocks, p=hold // BLOCK, q=period)
+        v = c.load(step.at(region, base, a.v_width, v_vectors), pr, a.stored, 1)
+        v = c.op(Op.CONVERT, v, dtype=s.act)
+        plane = c.install(v, s.act, Keep(lane, lane + d, ones=True), per_row=0, width=s.per_beat)
     pr = progress(rows, blocks, q=period)
     p_at = step.at(t.name("p"), unit * blocks * rows * p_width, p_width, rows * p_width)
     p = c.load(p_at, pr, s.act, p_width)
@@ -202,7 +232,8 @@ def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
     )
 
     def load(c: Chain, pace: int) -> int:
-        pr = progress(rows, units, p=pace) if units > 1 else progress(rows, p=pace)
+        # q stated: a single row per unit has no p that could keep the pace
+        pr = progress(rows, units, p=pace, q=rows * pace) if units > 1 else progress(rows, p=pace)
         return c.load(step.at(t.name("olm"), 0, w, per_unit), pr, Dtype.F32, w)
 
     c = step.chain(f"{label}.partial.keep")

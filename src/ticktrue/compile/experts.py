@@ -12,7 +12,7 @@ from ticktrue.compile.rows import assemble
 from ticktrue.compile.step import Step, all_gather, merge
 from ticktrue.errors import Bug
 from ticktrue.isa import Dtype, Op, RegFn, Unit
-from ticktrue.isa.ops import LANES
+from ticktrue.isa.ops import LANES, lanes_of
 from ticktrue.partition import ExpertShapes
 from ticktrue.place import Phase, Tile, route_width
 from ticktrue.program import columns as col
@@ -89,13 +89,17 @@ def _period(step: Step, tile: Tile) -> int:
     return hold + int(table.latency[Op.INSTALL]) + len(tile.pieces)
 
 
-def _tile(step: Step, c: Chain, what: tuple[Phase, Tile, int], names: tuple[str, str], per_rank: bool) -> None:
+def _tile(
+    step: Step, c: Chain, what: tuple[Phase, Tile, int], names: tuple[str, str], per_rank: bool
+) -> None:
     (phase, tile, rank), (x, partial), s = what, names, step.s
     n, k, q = s.rows, shapes(step).per_token, _period(step, tile)
     pr = progress(1, n, q=q)
-    named = step.at(phase.name, tile.vector, reg_fn=int(RegFn.EXPERT), reg_stride=phase.packed.vectors, rank=rank)
-    w = c.load(named, pr, Dtype.BF16, tile.rows * tile.per_row, wide=True)
-    plane = c.install(w, s.act, Keep(0, linear.VECTOR_LANES * tile.per_row), per_row=tile.per_row)
+    named = step.at(
+        phase.name, tile.vector, reg_fn=int(RegFn.EXPERT), reg_stride=phase.packed.vectors, rank=rank
+    )
+    w = c.load(named, pr, s.weight, tile.rows * tile.per_row, wide=True)
+    plane = c.install(w, s.passed, Keep(0, lanes_of(s.weight) * tile.per_row), per_row=tile.per_row)
     rows, first, width = (n * k, rank * n, phase.partial_width) if per_rank else (n, 0, phase.partial_width)
     for piece in tile.pieces:
         beat, inside = divmod(piece.k_tile, s.per_beat)

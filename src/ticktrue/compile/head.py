@@ -1,7 +1,7 @@
 """Chains of the logits and of the choice: noise, local best, one small gather, the same winner on every chip."""
 
 from ticktrue.compile.chains import progress
-from ticktrue.compile.linear import folded, tiles
+from ticktrue.compile.linear import folded, scaled, tiles
 from ticktrue.compile.rows import float_bits
 from ticktrue.compile.step import Step, exchange
 from ticktrue.isa import Dtype, Op
@@ -18,6 +18,7 @@ def logits(step: Step, rows: int) -> None:
         for record in range(len(phase.packed.partials[0])):
             c = step.chain(f"{phase.name}.fold[{record}]")
             y = folded(step, c, phase, partial, (0, record, rows))
+            y = scaled(step, c, y, "lm_head", done + record)
             if (cap := step.sharded.graph.spec.final_softcap) > 0:
                 y = c.op(Op.SOFTCAP, y, x=(float_bits(cap), 0))
             c.store(y, step.at("logits", (done + record) * rows * 4, 4), Dtype.F32, step.s.logits.width)

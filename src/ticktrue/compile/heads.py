@@ -49,7 +49,7 @@ def keys(step: Step, label: str, layer: int) -> None:
     if a.head_dim > LANES:
         _turn_wide(step, f"{label}.k", a, (source, a.kv_heads))
         for head in range(a.kv_heads):
-            _pack_wide(step, f"{label}.k_pack[{head}]", a, ("k", head, head * step.s.rows * a.vg, None))
+            _pack_wide(step, f"{label}.k_pack[{head}]", a, ("k", head, head * step.s.rows * a.kr_width, None))
     else:
         _turn_keys(step, f"{label}.k_rope", a, source)
         if a.hv > 1:
@@ -72,8 +72,8 @@ def values(step: Step, label: str, layer: int) -> None:
             if spec.v_norm
             else merge(step, c, inbox, cut, columns)
         )
-        base = (hg * a.v_groups + group) * s.rows * a.v_width
-        c.store(y, step.at(f"vm{a.suffix}", base, a.v_width), s.act, a.v_width)
+        base = (hg * a.v_groups + group) * s.rows * a.vm_width
+        c.store(y, step.at(f"vm{a.suffix}", base, a.vm_width), s.act, a.vm_width)
         c.end()
 
 
@@ -84,8 +84,8 @@ def _plain_key(step: Step, label: str, a: AttentionShapes, which: tuple[int, int
     x = merge(step, c, f"in.k{a.suffix}", a.k, columns)
     cs = c.load(step.at(f"rope{a.suffix}", 0, width), c.out(x), Dtype.F32, width)
     y = step.rounded(c, c.op(Op.ROPE, x, cs, x=(a.head_dim, columns[1] // a.head_dim)))
-    base = (which[0] * a.kv_groups + which[1]) * step.s.rows * a.vg
-    c.store(y, step.at(f"kr{a.suffix}", base, a.vg), step.s.act, a.vg)
+    base = (which[0] * a.kv_groups + which[1]) * step.s.rows * a.kr_width
+    c.store(y, step.at(f"kr{a.suffix}", base, a.kr_width), step.s.act, a.kr_width)
     c.end()
 
 
@@ -181,7 +181,12 @@ def _turn_keys(step: Step, label: str, a: AttentionShapes, source: str) -> None:
     if a.hv > 1:
         c.store(y, step.at(source, 0, width, rows * width), Dtype.F32, width)
     else:
-        c.store(step.rounded(c, y), step.at(f"kr{a.suffix}", 0, a.vg, rows * a.vg), step.s.act, a.vg)
+        c.store(
+            step.rounded(c, y),
+            step.at(f"kr{a.suffix}", 0, a.kr_width, rows * a.kr_width),
+            step.s.act,
+            a.kr_width,
+        )
     c.end()
 
 
@@ -191,7 +196,10 @@ def _pack_keys(step: Step, label: str, a: AttentionShapes, which: tuple[int, int
     c = step.chain(label)
     y = step.rounded(c, _from_heads(step, c, a, source, _columns_of(a, hg, group)))
     c.store(
-        y, step.at(f"kr{a.suffix}", (hg * a.kv_groups + group) * step.s.rows * a.vg, a.vg), step.s.act, a.vg
+        y,
+        step.at(f"kr{a.suffix}", (hg * a.kv_groups + group) * step.s.rows * a.kr_width, a.kr_width),
+        step.s.act,
+        a.kr_width,
     )
     c.end()
 
@@ -240,7 +248,7 @@ def _pack_wide(
     part, head, base, rows = what
     d, s = a.head_dim, step.s
     halves = Cut(2 * d * a.heads, d // 2, Dtype.F32, 1, half_width(d))
-    region, each = (f"q{a.suffix}", a.vq) if part == "q" else (f"kr{a.suffix}", a.vg)
+    region, each = (f"q{a.suffix}", a.vq) if part == "q" else (f"kr{a.suffix}", a.kr_width)
     for beat, first in enumerate(range(0, d, LANES)):
         c = step.chain(f"{label}.{beat}")
         count = min(LANES, d - first)

@@ -19,7 +19,8 @@ from ticktrue.units import ceil_div
 BLOCK = 64
 T_MAX = 64
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-FORMATS = ("bf16", "f32")
+FORMATS = ("bf16", "f32", "int8", "fp8")
+KV_FORMATS = ("auto", "fp8")
 
 Progress = Callable[[str], None]
 
@@ -28,8 +29,8 @@ Progress = Callable[[str], None]
 class Options:
     """What a user chooses.
 
-    Format, longest context, whether an absent number format may be pretended, sequences held at once and the most tokens of
-    each in one step.
+    Format, longest context, whether an absent number format may be pretended, sequences held at once, the most tokens of
+    each in one step, and the type of K and V in the cache: "auto" for that of activations, or "fp8".
     """
 
     fmt: str = "bf16"
@@ -37,6 +38,7 @@ class Options:
     hypothetical: bool = False
     slots: int = 1
     t_max: int = T_MAX
+    kv: str = "auto"
 
 
 def image_blocks(max_context: int, t_max: int = T_MAX) -> int:
@@ -75,6 +77,9 @@ def _check(spec: ModelSpec, system: System, options: Options) -> None:
     if options.fmt not in FORMATS:
         raise UsageError(f"expected a format of {', '.join(FORMATS)}, found {options.fmt!r}", code="T122",
                          where="--format")  # fmt: skip
+    if options.kv not in KV_FORMATS or (options.kv == "fp8" and options.fmt == "f32"):
+        raise UsageError(f"expected a cache format of {', '.join(KV_FORMATS)} (f32 has no other), found {options.kv!r}",
+                         code="T122", where="--kv-format")  # fmt: skip
     formats_allowed(system.chip, options.fmt, options.hypothetical)
     if not 1 <= options.max_context <= spec.max_positions:
         raise UsageError(
@@ -92,10 +97,11 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     """
     _check(spec, system, options)
     plan = make_plan(kv_degree(spec), system.chips)
+    kv = "fp8" if options.kv == "fp8" else "f32" if options.fmt == "f32" else "bf16"
     rings = rings_of(spec, plan, options.t_max)
     blocks = image_blocks(options.max_context, options.t_max)
     largest = StepKind(options.t_max, options.slots, blocks, "all", "chip")
-    sharded = partition(build_graph(spec, largest, options.fmt, rings), plan)
+    sharded = partition(build_graph(spec, largest, options.fmt, rings, kv), plan)
     kinds = [spec.attention_of(k) for k in spec.kinds]
     attention = tuple(
         AttentionKey(a.heads, a.kv_heads, a.head_dim, a.window, ring)
@@ -103,14 +109,14 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     )
     key = ImageKey(
         model=spec.name, spec=spec.digest(), weights=weights_digest, system=system.name, facts=system.fact_digest(),
-        fmt=options.fmt, hypothetical=options.hypothetical, plan=plan, max_context=options.max_context,
+        fmt=options.fmt, kv=kv, hypothetical=options.hypothetical, plan=plan, max_context=options.max_context,
         slots=options.slots, t_max=options.t_max, vocab=spec.vocab, attention=attention, layer_kinds=sharded.shapes.kind_of,
     )  # fmt: skip
     return place_image(sharded, system, key)
 
 
 def _graph(spec: ModelSpec, image: Image, kind: StepKind) -> Graph:
-    return build_graph(spec, kind, image.key.fmt, tuple(a.ring for a in image.key.attention))
+    return build_graph(spec, kind, image.key.fmt, tuple(a.ring for a in image.key.attention), image.key.kv)
 
 
 def unproved_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:

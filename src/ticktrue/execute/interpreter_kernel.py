@@ -9,9 +9,16 @@ import numpy as np
 from ticktrue.execute import lower as lo
 from ticktrue.isa.ops import Dtype, Op, RegFn
 from ticktrue.kernels import attend, lanes, matmul, philox, topk
-from ticktrue.kernels.bits import bf16_to_f32, f32_as_u32, f32_to_bf16_bits, u32_as_f32
+from ticktrue.kernels.bits import (
+    bf16_to_f32,
+    e4m3_to_f32,
+    f32_as_u32,
+    f32_to_bf16_bits,
+    f32_to_e4m3_bits,
+    u32_as_f32,
+)
 
-F32 = int(Dtype.F32)
+F32, INT8, E4M3 = int(Dtype.F32), int(Dtype.INT8), int(Dtype.E4M3)
 (L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
  L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_SOURCE, L_ROW,
  L_PATTERN) = range(33)  # fmt: skip
@@ -26,6 +33,7 @@ DIVIDE, SILU_MUL, MOVE, MERGE = int(Op.DIVIDE), int(Op.SILU_MUL), int(Op.MOVE), 
 TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST), int(Op.INSERT)
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
 SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
+TILE_SCALE, QUANTISE = int(Op.TILE_SCALE), int(Op.QUANTISE)
 NOISE = int(Op.NOISE)
 TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 TOKEN, P_DIV, P_MOD, KV, LAST = (
@@ -36,7 +44,7 @@ TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.LAST),
 )
 EXPERT = int(RegFn.EXPERT)
-NAMED_BF16, NAMED_F32 = lo.MODE_NAMED_BF16, lo.MODE_NAMED_F32
+NAMED = lo.MODE_NAMED
 ZERO = np.float32(0)
 FEW = 16  # columns at or below which SIMD lanes are better spent on events
 
@@ -63,11 +71,19 @@ def _block(position, ring):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _read(words, floats, f32, at, pool, o, count):
+def _read(words, floats, octets, dtype, at, pool, o, count):
     """`count` lanes at vector `at` into the pool."""
     to = pool[o : o + count]
-    if f32:
+    if dtype == F32:
         to[:] = floats[at * 80 : at * 80 + count]
+    elif dtype == INT8:
+        byte = octets[at * 320 : at * 320 + count]
+        for c in range(count):
+            to[c] = np.float32(byte[c])
+    elif dtype == E4M3:
+        byte = octets[at * 320 : at * 320 + count]
+        for c in range(count):
+            to[c] = e4m3_to_f32(np.uint8(byte[c]))
     else:
         half = words[at * 160 : at * 160 + count]
         for c in range(count):
@@ -75,11 +91,19 @@ def _read(words, floats, f32, at, pool, o, count):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _write(words, floats, f32, at, pool, a, count):
+def _write(words, floats, octets, dtype, at, pool, a, count):
     """`count` lanes of the pool to vector `at`."""
     x = pool[a : a + count]
-    if f32:
+    if dtype == F32:
         floats[at * 80 : at * 80 + count] = x
+    elif dtype == INT8:
+        byte = octets[at * 320 : at * 320 + count]
+        for c in range(count):
+            byte[c] = np.int8(x[c])
+    elif dtype == E4M3:
+        byte = octets[at * 320 : at * 320 + count]
+        for c in range(count):
+            byte[c] = np.int8(f32_to_e4m3_bits(x[c]))
     else:
         half = words[at * 160 : at * 160 + count]
         for c in range(count):
@@ -87,8 +111,7 @@ def _write(words, floats, f32, at, pool, a, count):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _load(s, at, words, floats, pool, token, position, last, cp, expert):
-    f32 = s[L_DTYPE] == F32
+def _load(s, at, words, floats, octets, pool, token, position, last, cp, expert):
     lanes_ = s[L_LANES]
     for j in range(s[L_M]):
         for i in range(s[L_N]):
@@ -99,7 +122,7 @@ def _load(s, at, words, floats, pool, token, position, last, cp, expert):
                 at_row = 0 if s[L_REGFN] == LAST else i
                 v += _register(s, at_row, token, position, last, cp) * s[L_REGSTRIDE]
             o = s[L_O] + (j * s[L_N] + i) * s[L_SO]
-            _read(words, floats, f32, v, pool, o, lanes_)
+            _read(words, floats, octets, s[L_DTYPE], v, pool, o, lanes_)
             pool[o + lanes_ : o + s[L_FILL]] = ZERO
 
 
@@ -121,9 +144,9 @@ def _latch(s, pool, expert):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _store(s, at, words, floats, pool, token, position, last, cp, c):
-    f32 = s[L_DTYPE] == F32
-    count = s[L_WIDTH] * (80 if f32 else 160)
+def _store(s, at, words, floats, octets, pool, token, position, last, cp, c):
+    dtype = s[L_DTYPE]
+    count = s[L_WIDTH] * (80 if dtype == F32 else 320 if dtype >= INT8 else 160)
     for j in range(s[L_M]):
         for i in range(s[L_N]):
             v = at + i * s[L_STEP] + j * s[L_STEP2]
@@ -131,7 +154,7 @@ def _store(s, at, words, floats, pool, token, position, last, cp, c):
                 if s[L_REGFN] == KV and _block(position[s[L_A0] + i], s[L_A1]) % cp != c:
                     continue
                 v += _register(s, i, token, position, last, cp) * s[L_REGSTRIDE]
-            _write(words, floats, f32, v, pool, s[L_A] + (j * s[L_N] + i) * s[L_SA], count)
+            _write(words, floats, octets, dtype, v, pool, s[L_A] + (j * s[L_N] + i) * s[L_SA], count)
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -144,7 +167,7 @@ def _touch(words, at, count, scratch):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned):
+def _pass(s, at, words, floats, octets, pool, a0, a1, a2, a3, turned, sums, wide):
     """PASS: one call of the ordered product per tile; tile j for pass j where the INSTALL has several."""
     for j in range(s[L_M]):
         tile = j if s[L_X1] == 1 else 0
@@ -156,16 +179,19 @@ def _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned):
             pool[to + s[L_C1] : to + s[L_FILL]] = ZERO
         c0, c1, sa, so, n = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N]
         stride, rows = s[L_STRIDE], s[L_ROWS]
-        first = at + tile * s[L_X0]
-        if s[L_MODE] == NAMED_BF16 or s[L_MODE] == NAMED_F32:
-            first = at + np.int64(pool[s[L_B] + tile])
-        if s[L_MODE] == 0 or s[L_MODE] == NAMED_BF16:
+        first, mode = at + tile * s[L_X0], s[L_MODE]
+        if mode >= NAMED:  # the tile that a register named
+            first, mode = at + np.int64(pool[s[L_B] + tile]), mode - NAMED
+        if mode == 0:
             begin = first * 160
             _touch(words, begin, stride * rows, turned)
             matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0, a1, a2, a3)
-        elif s[L_MODE] == 1 or s[L_MODE] == NAMED_F32:
-            begin = first * 80
-            matmul.pass_f32(floats, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0)
+        elif mode == 1:
+            matmul.pass_f32(floats, first * 80, stride, rows, c0, c1, pool, x, sa, o, so, n, a0)
+        elif mode == 3:
+            matmul.pass_int8(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, sums)
+        elif mode == 4:
+            matmul.pass_e4m3(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, wide, a0)
         elif c1 - c0 <= FEW and n >= FEW:
             begin = s[L_B] + tile * s[L_X0]
             matmul.pass_few(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, turned, a0)
@@ -248,8 +274,14 @@ def _zero_rest(s, pool, events, used):
 def _vxm(s, pool, rank, cp, c, position, scratch, ids):
     op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
     a, sa, b, sb, o, so = s[L_A], s[L_SA], s[L_B], s[L_SB], s[L_O], s[L_SO]
-    if op == CONVERT:
+    if op == CONVERT and s[L_DTYPE] == E4M3:
+        lanes.convert_e4m3(pool, a, sa, o, so, events, width)
+    elif op == CONVERT:
         lanes.convert(pool, a, sa, o, so, events, width)
+    elif op == TILE_SCALE:
+        lanes.tile_scale(pool, a, sa, o, so, events, min(s[L_SA], 320), s[L_DTYPE] - INT8)
+    elif op == QUANTISE:
+        lanes.quantise(pool, a, sa, b, sb, o, so, events, width, s[L_DTYPE] - INT8)
     elif op == ADD:
         lanes.add(pool, a, sa, b, sb, o, so, events, width)
     elif op == MUL:
@@ -313,7 +345,9 @@ def _noise(s, pool, rank, position, last, temperature, draw):
 
 
 @nb.njit(cache=True, error_model="numpy", nogil=True)
-def run(steps, address, peer, table, words, floats, pools, token, position, last, cp, temperature, draw):
+def run(
+    steps, address, peer, table, words, floats, octets, pools, token, position, last, cp, temperature, draw
+):
     """One step. `pools` float32[chips, floats]; `table` int64[chips, 3]: a chip's index in each pattern.
 
     `token`, `position` int64[S * T]: of each token row; `last` int64[S]: the last valid token of each slot. `temperature`
@@ -325,6 +359,7 @@ def run(steps, address, peer, table, words, floats, pools, token, position, last
     ids = np.empty(160, np.int64)
     expert = np.zeros((pools.shape[0], token.size, 160), np.int64)
     turned = np.empty(max(64, token.size) * 320, np.float32)
+    sums, wide = np.empty(320, np.int32), np.empty(320 * 320, np.float32)
     for x in range(steps.shape[0]):
         s = steps[x]
         op = s[L_OP]
@@ -335,7 +370,19 @@ def run(steps, address, peer, table, words, floats, pools, token, position, last
             c = table[chip, 1]
             if op == LOAD or op == GATHER:
                 if s[L_SO] > 0:
-                    _load(s, address[chip, x], words, floats, pool, token, position, last, cp, expert[chip])
+                    _load(
+                        s,
+                        address[chip, x],
+                        words,
+                        floats,
+                        octets,
+                        pool,
+                        token,
+                        position,
+                        last,
+                        cp,
+                        expert[chip],
+                    )
                 elif op == GATHER:
                     _name(s, pool, expert[chip])
             elif op == LATCH:
@@ -344,10 +391,10 @@ def run(steps, address, peer, table, words, floats, pools, token, position, last
                 source = pool
                 if s[L_SOURCE] >= 0:
                     source = pools[peer[chip, s[L_SOURCE]]]
-                _store(s, address[chip, x], words, floats, source, token, position, last, cp, c)
+                _store(s, address[chip, x], words, floats, octets, source, token, position, last, cp, c)
             elif op == PASS:
                 at = address[chip, s[L_SOURCE]] if s[L_MODE] != 2 else 0
-                _pass(s, at, words, floats, pool, a0, a1, a2, a3, turned)
+                _pass(s, at, words, floats, octets, pool, a0, a1, a2, a3, turned, sums, wide)
             elif op == MERGE:
                 _merge(s, pool)
             elif op == MOVE:

@@ -20,7 +20,7 @@ from ticktrue.execute.literal_kernel import (
 from ticktrue.execute.memory import Memory
 from ticktrue.hw import System
 from ticktrue.isa import GREEDY, Draw, Dtype, Op, RegFn
-from ticktrue.isa.ops import LANES
+from ticktrue.isa.ops import LANES, lanes_of
 from ticktrue.program import Image, Timetable, expand
 from ticktrue.program import columns as col
 
@@ -109,7 +109,7 @@ class Literal:
         return at
 
     def _load(self, r: int, chip: int, row: list[int]) -> F32:
-        per = 80 if row[col.C_DTYPE] == Dtype.F32 else 160
+        per = lanes_of(row[col.C_DTYPE])
         count = row[col.C_WIDTH] * per
         out = np.zeros((row[col.C_M], row[col.C_N], max(LANES, count)), dtype=np.float32)
         for j in range(row[col.C_M]):
@@ -117,7 +117,12 @@ class Literal:
                 at = self._vector(r, chip, row, (i, j))
                 if at is None:
                     continue
-                if per == 80:  # noqa: PLR2004 - float32 lanes of a vector
+                octets = self._memory.octets[at * 320 : at * 320 + row[col.C_WIDTH] * 320]
+                if row[col.C_DTYPE] == Dtype.INT8:
+                    out[j, i, :count] = octets
+                elif row[col.C_DTYPE] == Dtype.E4M3:
+                    out[j, i, :count] = _from_e4m3(octets.view(np.uint8))
+                elif row[col.C_DTYPE] == Dtype.F32:
                     out[j, i, :count] = self._memory.floats[at * 80 : at * 80 + count]
                 else:
                     bits = self._memory.words[at * 160 : at * 160 + count].astype(np.uint32) << 16
@@ -126,14 +131,17 @@ class Literal:
 
     def _store(self, r: int, chip: int, row: list[int]) -> None:
         x = self._streams[row[col.C_S0], chip].reshape(row[col.C_M], row[col.C_N], -1)
-        per = 80 if row[col.C_DTYPE] == Dtype.F32 else 160
-        count = row[col.C_WIDTH] * per
+        count = row[col.C_WIDTH] * lanes_of(row[col.C_DTYPE])
         for j in range(row[col.C_M]):
             for i in range(row[col.C_N]):
                 at = self._vector(r, chip, row, (i, j))
                 if at is None:
                     continue
-                if per == 80:  # noqa: PLR2004
+                if row[col.C_DTYPE] == Dtype.INT8:
+                    self._memory.octets[at * 320 : at * 320 + count] = x[j, i, :count].astype(np.int8)
+                elif row[col.C_DTYPE] == Dtype.E4M3:
+                    self._memory.octets.view(np.uint8)[at * 320 : at * 320 + count] = _e4m3(x[j, i, :count])
+                elif row[col.C_DTYPE] == Dtype.F32:
                     self._memory.floats[at * 80 : at * 80 + count] = x[j, i, :count]
                 else:
                     self._memory.words[at * 160 : at * 160 + count] = _bf16_bits(x[j, i, :count])
@@ -151,7 +159,7 @@ class Literal:
 
     def _plane(self, install: list[int], events: F32) -> F32:
         """The plane after INSTALL of one tile: float32[K, 320]."""
-        depth = 80 if install[col.C_DTYPE] == Dtype.F32 else 160
+        depth = lanes_of(install[col.C_DTYPE])
         plane = np.zeros((depth, LANES), dtype=np.float32)
         per_row, rows = install[col.C_X0], events
         if per_row:
@@ -179,6 +187,13 @@ class Literal:
         d, half = row[col.C_X0], row[col.C_X0] // 2
         out = np.zeros_like(a)
         match row[col.C_OP]:
+            case Op.CONVERT if row[col.C_DTYPE] == Dtype.E4M3:
+                out[...] = _from_e4m3(_e4m3(a))
+            case Op.TILE_SCALE:
+                out[..., 0] = _tile_scale(np.abs(a[..., :LANES]).max(axis=-1), row[col.C_DTYPE])
+            case Op.QUANTISE:
+                q = a / b[..., :1]
+                out[...] = np.rint(q) if row[col.C_DTYPE] == Dtype.INT8 else _from_e4m3(_e4m3(q))
             case Op.CONVERT:
                 out[...] = (_bf16_bits(a).astype(np.uint32) << 16).view(np.float32)
             case Op.ADD:
@@ -261,6 +276,41 @@ class Literal:
                 noise_flat(np.maximum(column[0], 0).ravel(), *key, g)
                 out[j] = out[j] / t + g.reshape(out[j].shape)
         return np.where(valid, out.reshape(a.shape), np.float32(0)).astype(np.float32)
+
+
+def _value(code: int) -> float:
+    """What an e4m3 code stands for: 1 sign bit, 4 of exponent (bias 7), 3 of mantissa."""
+    exponent, mantissa = code >> 3 & 15, code & 7
+    size = mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10)
+    return -size if code >> 7 else size
+
+
+E4M3_VALUES = np.array([_value(code) for code in range(256)], dtype=np.float32)
+"""The two that are no numbers never occur."""
+
+
+def _from_e4m3(bits: npt.NDArray[np.uint8]) -> F32:
+    return E4M3_VALUES[bits]
+
+
+def _e4m3(x: F32) -> npt.NDArray[np.uint8]:
+    """The nearest code: of two equally near the even one; 448 beyond."""
+    codes = E4M3_VALUES[:127]
+    m = np.minimum(np.abs(x), np.float32(448))
+    above = np.searchsorted(codes, m)
+    below = np.maximum(above - 1, 0)
+    up, down = codes[above].astype(np.float64) - m, m - codes[below].astype(np.float64)
+    code = np.where((up < down) | ((up == down) & (above % 2 == 0)) | (above == 0), above, below)
+    out: npt.NDArray[np.uint8] = (code | np.signbit(x) * 128).astype(np.uint8)
+    return out
+
+
+def _tile_scale(top: F32, dtype: int) -> F32:
+    if dtype == Dtype.INT8:
+        return np.where(top > 0, top / np.float32(127), np.float32(1)).astype(np.float32)
+    mantissa, exponent = np.frexp(top.astype(np.float64))  # top = mantissa * 2^exponent, 0.5 <= mantissa < 1
+    power = np.maximum(exponent - 1 - np.where(mantissa <= 0.875, 8, 7), -126)  # noqa: PLR2004 - 1.75 / 2
+    return np.where(top > 0, np.ldexp(1.0, power), 1.0).astype(np.float32)
 
 
 def _elementwise(function: Callable[..., None], *operands: F32) -> F32:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ticktrue.execute.memory import Memory
 from ticktrue.hw import System
 from ticktrue.isa import Dtype, Op
-from ticktrue.isa.ops import LANES
+from ticktrue.isa.ops import LANES, lanes_of
 from ticktrue.program import Flat, Image, Timetable, expand
 from ticktrue.program import columns as col
 
@@ -24,7 +24,10 @@ Int64 = npt.NDArray[np.int64]
     L_PATTERN,
 ) = range(33)  # fmt: skip
 L_COLUMNS = 33
-MODE_BF16, MODE_F32, MODE_POOL, MODE_NAMED_BF16, MODE_NAMED_F32 = range(5)
+MODE_BF16, MODE_F32, MODE_POOL, MODE_INT8, MODE_E4M3 = range(5)
+MODES = {Dtype.BF16: MODE_BF16, Dtype.F32: MODE_F32, Dtype.INT8: MODE_INT8, Dtype.E4M3: MODE_E4M3}
+MODE_NAMED = 8
+"""Added to a mode where an expert register names the tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,12 @@ def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:  # noqa: C901, PL
     x0 = int(row[col.C_X0])
     match op:
         case Op.LOAD | Op.GATHER:
-            return min(LANES, int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160))
+            return min(LANES, int(row[col.C_WIDTH]) * lanes_of(row[col.C_DTYPE]))
         case Op.ADD | Op.MUL | Op.EXP | Op.SILU_MUL | Op.GELU_MUL:
             return max(a, b)
         case Op.PASS | Op.SPREAD | Op.BROADCAST | Op.NOISE:
             return LANES
-        case Op.MEAN_RSQRT | Op.LANE_SUM:
+        case Op.MEAN_RSQRT | Op.LANE_SUM | Op.TILE_SCALE:
             return 1
         case Op.LANE_ARGMAX | Op.PICK:
             return 2
@@ -88,9 +91,11 @@ def _read_lanes(op: int, row: list[int], demand: int) -> tuple[int, int]:  # noq
     x0 = int(row[col.C_X0])
     match op:
         case Op.STORE | Op.SCATTER:
-            return min(LANES, int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160)), 0
-        case Op.PASS:
-            return LANES // 2, 0
+            return min(LANES, int(row[col.C_WIDTH]) * lanes_of(row[col.C_DTYPE])), 0
+        case Op.PASS | Op.TILE_SCALE:
+            return LANES, 0
+        case Op.QUANTISE:
+            return demand, 1
         case Op.MEAN_RSQRT | Op.BROADCAST:
             return 1, 0
         case Op.PICK:
@@ -128,6 +133,8 @@ def _demands(flat: Flat, order: Int64) -> Int64:
     for r in order[::-1].tolist():
         row = rows[r]
         a, b = _read_lanes(row[col.C_OP], row, demand[r])
+        if row[col.C_OP] == Op.PASS:  # as many as its plane has rows
+            a = lanes_of(rows[row[col.C_S1]][col.C_DTYPE])
         s0, s1 = row[col.C_S0], row[col.C_S1]
         if s0 >= 0:
             demand[s0] = max(demand[s0], a)
@@ -211,19 +218,18 @@ class _Lowering:
         rows = self.rows
         for i in np.flatnonzero(rows[:, col.C_OP] == Op.INSTALL):
             load, per_row, width = int(rows[i, col.C_S0]), int(rows[i, col.C_X0]), int(rows[i, col.C_WIDTH])
-            if rows[load, col.C_OP] == Op.GATHER:  # a tile that an expert register names; weights are never written
-                f32 = rows[load, col.C_DTYPE] == Dtype.F32
+            dtype = int(rows[load, col.C_DTYPE])
+            stride = per_row * lanes_of(dtype)
+            if (
+                rows[load, col.C_OP] == Op.GATHER
+            ):  # a tile that an expert register names; weights are never written
                 self.lazy.add(load)
                 self.named.add(load)
-                mode = MODE_NAMED_F32 if f32 else MODE_NAMED_BF16
-                self.planes[int(i)] = _Plane(mode, load, per_row * (80 if f32 else 160), width // per_row)
+                self.planes[int(i)] = _Plane(MODE_NAMED + MODES[Dtype(dtype)], load, stride, width // per_row)
             elif rows[load, col.C_OP] == Op.LOAD:
-                f32 = rows[load, col.C_DTYPE] == Dtype.F32
-                stride = per_row * (80 if f32 else 160)
                 if not self.written[rows[load, col.C_REGION]] or _in_place(self.flat, load, int(i)):
                     self.lazy.add(load)
-                    mode = MODE_F32 if f32 else MODE_BF16
-                    self.planes[int(i)] = _Plane(mode, load, stride, width // per_row)
+                    self.planes[int(i)] = _Plane(MODES[Dtype(dtype)], load, stride, width // per_row)
                 else:
                     self.planes[int(i)] = _Plane(MODE_POOL, load, stride, width // per_row)
             else:
@@ -305,7 +311,7 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
         step[L_SOURCE] = row[col.C_S0]
     if own_buffer:
         width = int(stride[r])
-        packet = int(row[col.C_WIDTH]) * (80 if row[col.C_DTYPE] == Dtype.F32 else 160)
+        packet = int(row[col.C_WIDTH]) * lanes_of(row[col.C_DTYPE])
         raw = op in {Op.LOAD, Op.GATHER} and (row[col.C_UNIT] == 0 or packet > LANES)
         if raw:  # whole tiles, or packets wider than a beat that only pass through
             width = stride[r] = packet

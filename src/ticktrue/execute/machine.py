@@ -78,7 +78,7 @@ class Machine:
         token, position, last = self._registers(kind, tokens, pos)
         lowered, pools = self._prepare(timetable)
         memory = self.memory
-        run(lowered.steps, lowered.address, lowered.peer, lowered.table, memory.words, memory.floats, pools, token,
+        run(lowered.steps, lowered.address, lowered.peer, lowered.table, memory.words, memory.floats, memory.octets, pools, token,
             position, last, self.image.key.plan.cp, *draw_registers(kind, draws))  # fmt: skip
         return self._result(timetable)
 

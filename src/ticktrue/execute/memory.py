@@ -1,6 +1,7 @@
 """SRAM of all chips as one array, its used spans only, and the weights packed into it."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,11 @@ class Memory:
         """The same bytes as float32[chips * vectors * 80]."""
         return self.words.view(np.float32)
 
+    @property
+    def octets(self) -> npt.NDArray[np.int8]:
+        """The same bytes as int8[chips * vectors * 320]."""
+        return self.words.view(np.int8)
+
     def vector(self, chip: int, region: Region) -> int:
         """First vector of a region on a chip, in `words` (times 160) or `floats` (times 80)."""
         return chip * self.vectors + int(self.group_first[region.group]) + region.base
@@ -51,9 +57,9 @@ def load_weights(image: Image, weights: Weights, memory: Memory) -> None:
     Raises:
         InputError: T362 if the image was made for other weights.
     """
-    if image.key.weights and image.key.weights != weights.digest():
+    if image.key.weights and image.key.weights != weights.digest(image.key.fmt):
         raise InputError(
-            f"the program was compiled for weights {image.key.weights[:12]}, found {weights.digest()[:12]}",
+            f"the program was compiled for weights {image.key.weights[:12]}, found {weights.digest(image.key.fmt)[:12]}",
             code="T362", where=image.key.model, hint="compile it for these weights",
         )  # fmt: skip
     for chip in range(image.key.plan.chips):
@@ -64,12 +70,12 @@ def load_weights(image: Image, weights: Weights, memory: Memory) -> None:
 
 def _row_strides(image: Image) -> npt.NDArray[np.int64]:
     """Lanes between two rows of each piece's tile: as many vectors as the tile's last lane needs."""
-    pieces = image.pieces
+    pieces, lanes = image.pieces, ELEMENTS if image.key.fmt in {"bf16", "f32"} else 2 * ELEMENTS
     _, tile = np.unique(pieces[:, [col.P_REGION, col.P_VECTOR]], axis=0, return_inverse=True)
     tile = tile.reshape(-1)
     end = np.zeros(len(pieces), dtype=np.int64)
     np.maximum.at(end, tile, pieces[:, col.P_LANE] + pieces[:, col.P_COLS])
-    strides: npt.NDArray[np.int64] = (-(-end // ELEMENTS) * ELEMENTS)[tile]
+    strides: npt.NDArray[np.int64] = (-(-end // lanes) * lanes)[tile]
     return strides
 
 
@@ -77,16 +83,23 @@ def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> No
     for piece, stride in zip(image.pieces.tolist(), _row_strides(image).tolist(), strict=True):
         tensor = image.tensors[piece[col.P_TENSOR]]
         region = image.regions[piece[col.P_REGION]]
-        at = (memory.vector(chip, region) + piece[col.P_VECTOR]) * ELEMENTS
+        at = memory.vector(chip, region) + piece[col.P_VECTOR]
         first, k0 = chip * tensor.shard + piece[col.P_COL0], piece[col.P_K0]
         cols = min(piece[col.P_COLS], tensor.outputs - first)
         rows = min(piece[col.P_ROWS], tensor.inputs - k0)
         if cols > 0 and rows > 0:
-            weight = weights.tensor(tensor.name)
+            eight = image.key.fmt in {"int8", "fp8"}
+            bits: npt.NDArray[np.generic]
+            room: npt.NDArray[np.generic]
+            if eight:
+                bits, room = weights.quantised(tensor.name, _eight(image)).q.view(np.int8), memory.octets
+            else:
+                bits, room = weights.tensor(tensor.name), memory.words
+            lanes = 2 * ELEMENTS if eight else ELEMENTS
             for e in range(tensor.stack):  # matrix e of a stack in record e
-                to, row = at + e * region.stride * ELEMENTS, e * tensor.outputs + first
-                there = min(cols, weight.shape[0] - row)
-                pack_piece(memory.words, to, stride, rows, piece[col.P_LANE], there, weight, row, k0)
+                to, row = (at + e * region.stride) * lanes, e * tensor.outputs + first
+                there = min(cols, bits.shape[0] - row)
+                pack_piece(room, to, stride, rows, piece[col.P_LANE], there, bits, row, k0)
 
 
 def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[int, Region]) -> None:
@@ -110,12 +123,23 @@ def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[in
             memory.floats[at * 80 : at * 80 + len(values)] = values
         case Packing.SHARD:
             t = image.tensors[region.tensor]
-            share = weights.tensor(t.name)[chip * t.shard : (chip + 1) * t.shard]
+            share = _vector(image, weights, t.name)[chip * t.shard : (chip + 1) * t.shard]
             memory.floats[at * 80 : at * 80 + len(share)] = share
         case Packing.ROPE_A | Packing.ROPE_B:
             _pack_rope(image, weights, memory.floats[at * 80 : (at + region.vectors) * 80], region)
         case _:
             pass
+
+
+def _eight(image: Image) -> Literal["int8", "fp8"]:
+    return "int8" if image.key.fmt == "int8" else "fp8"
+
+
+def _vector(image: Image, weights: Weights, name: str) -> npt.NDArray[np.float32]:
+    """A bias, or the scales of a matrix in 8 bits."""
+    if name.endswith(".scale"):
+        return weights.quantised(name.removesuffix(".scale"), _eight(image)).scale
+    return weights.tensor(name).view(np.float32)
 
 
 def _pack_rope(image: Image, weights: Weights, room: npt.NDArray[np.float32], region: Region) -> None:

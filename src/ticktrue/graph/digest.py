@@ -24,6 +24,8 @@ PAIRS = 160
 ROPE_ROWS = 512
 TOKEN, P_DIV, P_MOD, LAST = 1, 2, 3, 5
 """Numbers of the register functions in docs/dataflow.md."""
+TYPES = {"bf16": 0, "f32": 1, "int8": 2, "fp8": 3}
+"""Numbers of the element types in docs/dataflow.md, by the format that passes them."""
 GATES = {Activation.SILU: "SILU_MUL", Activation.GELU_TANH: "GELU_MUL"}
 
 
@@ -78,9 +80,8 @@ class _Walk:
     def __init__(self, graph: Graph) -> None:
         self._graph, self._spec, self._kind = graph, graph.spec, graph.kind
         self._positions = BLOCK * graph.kind.blocks
-        self._bf16 = graph.fmt == "bf16"
-        if graph.fmt not in {"bf16", "f32"}:
-            raise Bug(f"no dataflow digest for format {graph.fmt!r}", code="T502")
+        self._bf16 = graph.fmt != "f32"
+        self._type = TYPES[graph.fmt]
         self._tile = 160 if self._bf16 else 80
         self._values: dict[int, Hashes] = {}
         self._kv: list[tuple[Hashes, Hashes]] = []
@@ -132,7 +133,15 @@ class _Walk:
         return self._normed(node.tensor, x.reshape(-1, d)).reshape(x.shape)
 
     def _linear(self, node: Node, x: Hashes) -> Hashes:
-        y = _array(kernel.linear(x, base(node.tensor), node.outputs, self._tile, tag("PASS")))
+        if self._graph.eight_bits:
+            keys = tuple(
+                np.uint64(mix(tag(name), np.uint64(self._type))) for name in ("TILE_SCALE", "QUANTISE")
+            )
+            q, scales = kernel.quantised(x, keys)
+            y = _array(kernel.linear8(q, scales, base(node.tensor), node.outputs, tag("PASS")))
+            kernel.times_vector(y, base(f"{node.tensor}.scale"))
+        else:
+            y = _array(kernel.linear(x, base(node.tensor), node.outputs, self._tile, tag("PASS")))
         if node.bias:
             kernel.add_vector(y, base(node.bias))
         return y
@@ -232,14 +241,19 @@ class _Walk:
         places = min(self._positions, BLOCK * ring) if ring else self._positions
         both = []
         for which, name in ((0, "K"), (1, "V")):
-            new = self._values[node.inputs[which]]
-            states = []
+            new, states = self._values[node.inputs[which]], []
+            if self._graph.kv == "fp8":
+                new = new.copy()
+                kernel.convert(new, np.uint64(mix(tag("CONVERT"), np.uint64(TYPES["fp8"]))))
             for slot in range(self._kind.slots):
                 old = base(f"kv.{2 * node.layer + which}" + (f".{slot}" if slot else ""))
                 rows = new[slot * tokens : (slot + 1) * tokens]
                 span = (places, self._positions)
                 states.append(_array(kernel.append(old, rows, span, slot * tokens, tag("SCATTER"))))
             self._state.append(_part(f"L{node.layer}.{name}", np.concatenate(states)))
+            if self._graph.kv == "fp8":  # widened again where it is read; what is kept is hashed already
+                for state in states:
+                    kernel.convert(state, tag("CONVERT"))
             both.append(states)
         self._kv = list(zip(*both, strict=True))
 

@@ -73,6 +73,54 @@ def linear(x, base, outputs, tile, tag_pass):
 
 
 @nb.njit(cache=True)
+def quantised(x, keys):
+    """Row 6: (x in 8 bits, scale of each tile of 320). keys = (of TILE_SCALE, of QUANTISE), the type mixed in."""
+    rows, inputs = x.shape
+    q = np.zeros_like(x)
+    scales = np.empty((rows, (inputs + LANES - 1) // LANES), np.uint64)
+    for t in range(rows):
+        for k0 in range(0, inputs, LANES):
+            total = ZERO
+            for k in range(k0, min(k0 + LANES, inputs)):
+                if x[t, k] != ZERO:
+                    total += mix(x[t, k], U(k - k0))
+            s = mix(keys[0], total)
+            scales[t, k0 // LANES] = s
+            for k in range(k0, min(k0 + LANES, inputs)):
+                if x[t, k] != ZERO:
+                    q[t, k] = mix(mix(keys[1], x[t, k]), s)
+    return q, scales
+
+
+@nb.njit(cache=True)
+def linear8(q, scales, base, outputs, tag_pass):
+    """Rows 8 and 9, not yet times the weights' scales: each tile's sum times the scale of that tile of x."""
+    rows, inputs = q.shape
+    xs = scaled(q, LANES)
+    out = np.zeros((rows, outputs), np.uint64)
+    w = np.empty(LANES, np.uint64)
+    for n in range(outputs):
+        for k0 in range(0, inputs, LANES):
+            depth = min(LANES, inputs - k0)
+            for k in range(depth):
+                w[k] = leaf(base, U(n * inputs + k0 + k))
+            for t in range(rows):
+                total = ZERO
+                for k in range(depth):
+                    total += xs[t, k0 + k] * w[k]
+                out[t, n] = add(out[t, n], product(seal(tag_pass, total), scales[t, k0 // LANES]))
+    return out
+
+
+@nb.njit(cache=True)
+def times_vector(x, base):
+    """Row 10: x[row, n] * leaf n."""
+    for t in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            x[t, i] = product(x[t, i], leaf(base, U(i)))
+
+
+@nb.njit(cache=True)
 def convert(x, tag_convert):
     """Rounding to bf16, in place."""
     flat = x.reshape(-1)

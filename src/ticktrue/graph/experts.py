@@ -40,6 +40,19 @@ def experts_of(spec: ModelSpec, layer: int) -> Experts | None:
     return experts
 
 
+def check_format(spec: ModelSpec, fmt: str) -> None:
+    """Refuse a mixture of experts in 8 bits: their scales would have to be gathered by the expert as well.
+
+    Raises:
+        UnsupportedModel: T333.
+    """
+    if spec.experts is not None and fmt in {"int8", "fp8"}:
+        raise UnsupportedModel(
+            f"{spec.name} is a mixture of experts, which runs in bf16 and f32, not yet in {fmt}", code="T333",
+            where="--format", hint="use --format bf16",
+        )  # fmt: skip
+
+
 class Mixture:
     """One layer's experts in the hash algebra. `tile`: k of a product; `tag_convert`: 0 where nothing is rounded."""
 
@@ -61,7 +74,9 @@ class Mixture:
         out = np.zeros_like(h)
         for rank in range(k):
             ids = chosen[:, k + rank].copy()
-            f = np.asarray(kernel.gate(self._product(h, gate, ids), self._product(h, up, ids), self._gate), np.uint64)
+            f = np.asarray(
+                kernel.gate(self._product(h, gate, ids), self._product(h, up, ids), self._gate), np.uint64
+            )
             if self._convert:
                 kernel.convert(f, self._convert)
             experts_kernel.weigh(out, chosen[:, rank].copy(), self._product(f, down, ids))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ticktrue.errors import InputError
+from ticktrue.graph.oracle_math import bf16_round
 from ticktrue.graph.oracle_matmul import FloatArray, Matmul
 
 TILE_OF_BYTES = 320
@@ -68,8 +70,21 @@ E4M3 = Grid(e4m3_nearest, E4M3_LARGEST, e4m3_scale)
 
 
 def quantised_weights(w: FloatArray, grid: Grid) -> tuple[FloatArray, FloatArray]:
-    """Row 2: grid values float32[out, in] and scales float32[out] of w[out, in]."""
-    scale = np.abs(w).max(axis=1) / grid.largest
+    """Row 2: grid values float32[out, in] and scales float32[out] of w[out, in].
+
+    Raises:
+        InputError: for a row so small that its scale rounds to zero.
+    """
+    largest = np.abs(w).max(axis=1)
+    scale = largest / grid.largest
+    lost = (scale == ZERO) & (largest > ZERO)
+    if lost.any():
+        row = int(np.argmax(lost))
+        raise InputError(
+            f"row {row} has no weight above {largest[row]!r}, too small for a scale",
+            code="T346",
+            where="oracle weights",
+        )
     scale = np.where(scale == ZERO, ONE, scale).astype(np.float32)
     return grid.nearest(w / scale[:, None]), scale
 
@@ -91,4 +106,4 @@ def quantised_product(x: FloatArray, w: FloatArray, grid: Grid, matmul: Matmul) 
 def stored_e4m3(x: FloatArray, scale: FloatArray) -> FloatArray:
     """Row 13: what an e4m3 cache gives back for x[n, kv_heads, head_dim] with scale[kv_heads], powers of two."""
     of_head = scale[None, :, None]
-    return e4m3_nearest(x / of_head) * of_head
+    return bf16_round(e4m3_nearest(x / of_head) * of_head)

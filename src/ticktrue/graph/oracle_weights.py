@@ -97,6 +97,8 @@ def check_known(spec: ModelSpec) -> None:
     unknown = {
         "latent attention": spec.latent is not None,
         "a limit in the gate": spec.gate_limit != 0,
+        "biases in the feed-forward block": spec.mlp_bias,
+        "YaRN": spec.yarn is not None,
         "shared experts": experts is not None and experts.shared != 0,
         "a router that is not softmax": experts is not None and experts.router != "softmax",
         "router weights that are not normalised": experts is not None and not experts.normalise,

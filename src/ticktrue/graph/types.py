@@ -57,7 +57,7 @@ class Graph:
     """The nodes of one step of `kind`, in an order in which each follows its inputs.
 
     `rings`: blocks of the ring in which each kind of attention keeps its window, 0 where it keeps every position; what the
-    graph knows of an image.
+    graph knows of an image. `kv`: the type of K and V in the cache, "fp8" for e4m3, else that of activations.
     """
 
     spec: ModelSpec
@@ -65,6 +65,12 @@ class Graph:
     fmt: str
     nodes: tuple[Node, ...]
     rings: tuple[int, ...]
+    kv: str = "bf16"
+
+    @property
+    def eight_bits(self) -> bool:
+        """Whether weights, and activations in products with them, have 8 bits and scales."""
+        return self.fmt in {"int8", "fp8"}
 
     @property
     def rows(self) -> int:

@@ -37,6 +37,11 @@ class Dtype(IntEnum):
     E4M3 = 3
 
 
+def lanes_of(dtype: int) -> int:
+    """Elements of one vector."""
+    return VECTOR_BYTES // dtype_bytes(dtype)
+
+
 def dtype_bytes(dtype: int) -> int:
     """Bytes of one element in SRAM and on links."""
     return (2, 4, 1, 1)[dtype]
@@ -103,8 +108,10 @@ class Op(IntEnum):
     NOISE = 31
     SOFTCAP = 32
     GELU_MUL = 33
-    TOPK = 34
-    LATCH = 35
+    TILE_SCALE = 34
+    QUANTISE = 35
+    TOPK = 36
+    LATCH = 37
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +164,8 @@ _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.NOISE, (Unit.VXM,), Kind.MAP, 1, "vxm_noise_cycles"),
     (Op.SOFTCAP, (Unit.VXM,), Kind.MAP, 1, "vxm_func_cycles"),
     (Op.GELU_MUL, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
+    (Op.TILE_SCALE, (Unit.SXM,), Kind.MAP, 1, "lane_reduce_cycles"),
+    (Op.QUANTISE, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
     (Op.TOPK, (Unit.SXM,), Kind.REDUCE, 1, "topk_cycles"),
     (Op.LATCH, (Unit.SXM,), Kind.SINK, 1, "register_write_cycles"),
 )

@@ -6,11 +6,22 @@ Operands and results are events of `lanes` lanes each, `stride` elements apart; 
 import numpy as np
 from numba import njit
 
-from ticktrue.kernels.bits import f32_as_u32, round_to_bf16, u32_as_f32
+from ticktrue.kernels.bits import (
+    absolute_f32,
+    e4m3_to_f32,
+    f32_as_u32,
+    f32_to_e4m3_bits,
+    round_to_bf16,
+    round_to_integer,
+    u32_as_f32,
+)
 from ticktrue.kernels.functions import exp_f32, gelu_tanh_gate_f32, silu_gate_f32, tanh_f32
 
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
+_INT8 = np.float32(127)
+_NORMAL = np.float32(1.1754943508222875e-38)  # 2^-126
+_LIFT = np.float32(1.2676506002282294e30)  # 2^100
 SENTINEL = np.float32(-3.4028234663852886e38)
 _F = "float32[::1]"
 _I = ", int64"
@@ -23,6 +34,10 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "silu_mul": (f"void({_F}{_I * 8})",),
     "gelu_mul": (f"void({_F}{_I * 8})",),
     "softcap": (f"void({_F}{_I * 6}, float32)",),
+    "power_scale": ("float32(float32)",),
+    "convert_e4m3": (f"void({_F}{_I * 6})",),
+    "tile_scale": (f"void({_F}{_I * 7})",),
+    "quantise": (f"void({_F}{_I * 9})",),
     "fold": (f"void({_F}{_I * 7})",),
     "maximum": (f"void({_F}{_I * 7})",),
     "lane_sum": (f"void({_F}{_I * 6}, {_F})",),
@@ -119,6 +134,62 @@ def softcap(pool, a, sa, o, so, events, lanes, cap):
         z = pool[o + e * so : o + e * so + lanes]
         for c in range(lanes):
             z[c] = cap * tanh_f32(x[c] / cap)
+
+
+@njit(cache=True, error_model="numpy")
+def convert_e4m3(pool, a, sa, o, so, events, lanes):
+    """Rounds to e4m3."""
+    for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
+        for c in range(lanes):
+            z[c] = e4m3_to_f32(f32_to_e4m3_bits(x[c]))
+
+
+@njit(cache=True, error_model="numpy")
+def power_scale(a):
+    """The least power of two s, at least 2^-126, with a <= 448 s; 1 for a = 0 (row 6)."""
+    if a == _ZERO:
+        return _ONE
+    shift = np.int64(0)
+    if a < _NORMAL:  # subnormal: normalised exactly
+        a = a * _LIFT
+        shift = np.int64(100)
+    u = np.int64(f32_as_u32(a))
+    exponent = (u >> 23) - 127 - 8 - shift
+    if (u & 0x7FFFFF) > 0x600000:  # above 1.75
+        exponent += 1
+    return u32_as_f32(np.uint32((max(exponent, np.int64(-126)) + 127) << 23))
+
+
+@njit(cache=True, error_model="numpy")
+def tile_scale(pool, a, sa, o, so, events, lanes, e4m3):
+    """Lane 0: the scale of a tile, of the largest magnitude among its lanes (row 6)."""
+    for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        top = _ZERO
+        for c in range(lanes):
+            m = absolute_f32(x[c])
+            top = m if m > top else top
+        s = power_scale(top)
+        if e4m3 == 0:
+            s = top / _INT8 if top > _ZERO else _ONE
+        pool[o + e * so] = s
+
+
+@njit(cache=True, error_model="numpy")
+def quantise(pool, a, sa, b, sb, o, so, events, lanes, e4m3):
+    """A / s on the grid of int8 or e4m3, s in lane 0 of b (row 6)."""
+    for e in range(events):
+        x = pool[a + e * sa : a + e * sa + lanes]
+        z = pool[o + e * so : o + e * so + lanes]
+        s = pool[b + e * sb]
+        if e4m3 != 0:
+            for c in range(lanes):
+                z[c] = e4m3_to_f32(f32_to_e4m3_bits(x[c] / s))
+        else:
+            for c in range(lanes):
+                z[c] = round_to_integer(x[c] / s)
 
 
 @njit(cache=True, error_model="numpy")

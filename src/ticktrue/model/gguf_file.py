@@ -207,6 +207,19 @@ class GgufFile:
             raise InputError(f"metadata key {key!r} must hold integers", code="T341", where=str(self.path))
         return [int(item) for (item,) in struct.iter_unpack(letter, self._data[array.start : array.end].data)]
 
+    def numbers(self, key: str) -> list[float]:
+        """The array of float32 numbers at `key`.
+
+        Raises:
+            InputError: T341, where it is missing or of another type.
+        """
+        array = self._array(key, "float32 numbers")
+        if _SCALARS.get(array.kind, "") != "<f":
+            raise InputError(
+                f"metadata key {key!r} must hold float32 numbers", code="T341", where=str(self.path)
+            )
+        return [float(x) for (x,) in struct.iter_unpack("<f", self._data[array.start : array.end].data)]
+
     def _array(self, key: str, what: str) -> GgufArray:
         value = self.metadata.get(key)
         if not isinstance(value, GgufArray):

@@ -94,8 +94,9 @@ class GgufNaming:
             rows = self._spec.hidden if part == "experts.down" else experts.ffn
             return Place((at + _EXPERTS[part],), Take(experts.count, rows, 0, rows))
         heads = {"q": self._spec.heads, "k": self._spec.kv_heads}.get(part)
-        permuted = self._spec.family == Family.LLAMA and heads is not None
-        return Place((at + _PARTS[part],), rows=partial(unpermute, heads=heads) if permuted else None)
+        if heads is None or self._spec.family != Family.LLAMA:
+            return Place((at + _PARTS[part],))
+        return Place((at + _PARTS[part],), rows=partial(unpermute, heads=heads))
 
     def ignored(self, stored: str) -> bool:
         """Whether a tensor is used elsewhere: the RoPE divisors are part of the spec."""

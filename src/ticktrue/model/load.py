@@ -11,7 +11,8 @@ from ticktrue.model.gguf_file import GgufFile
 from ticktrue.model.gguf_model import GgufNaming, read_metadata
 from ticktrue.model.gguf_tokenizer import tokenizer_from_gguf
 from ticktrue.model.hub import hub_directory
-from ticktrue.model.huggingface import HuggingFaceNaming, read_config
+from ticktrue.model.huggingface import read_config
+from ticktrue.model.huggingface_naming import HuggingFaceNaming
 from ticktrue.model.registry import list_models, registry_model
 from ticktrue.model.safetensor import open_safetensors
 from ticktrue.model.spec import ModelSpec

@@ -39,14 +39,20 @@ def quantise(raw: npt.NDArray[np.uint8], tensor: StoredTensor, name: str, fmt: Q
     Raises:
         InputError: T346, for a value that is not finite, or a row too small to have a scale.
     """
-    q: npt.NDArray[np.int8] | npt.NDArray[np.uint8]
-    q = np.empty(tensor.shape, dtype=np.int8 if fmt == "int8" else np.uint8)
     scale = np.empty(tensor.shape[0], dtype=np.float32)
-    rounded = int8_rows if fmt == "int8" else e4m3_rows
+    steps, bits = np.empty(0, dtype=np.int8), np.empty(0, dtype=np.uint8)
+    if fmt == "int8":
+        steps = np.empty(tensor.shape, dtype=np.int8)
+    else:
+        bits = np.empty(tensor.shape, dtype=np.uint8)
     for first, values in float32_rows(raw, tensor, name):
         rows = slice(first, first + len(values))
         scale[rows] = row_scales(values, INT8_MAX if fmt == "int8" else E4M3_MAX, name, first)
-        q[rows] = rounded(values, scale[rows])
+        if fmt == "int8":
+            steps[rows] = int8_rows(values, scale[rows])
+        else:
+            bits[rows] = e4m3_rows(values, scale[rows])
+    q: npt.NDArray[np.int8] | npt.NDArray[np.uint8] = steps if fmt == "int8" else bits
     q.flags.writeable = scale.flags.writeable = False
     return Quantised(q, scale)
 

@@ -209,17 +209,8 @@ class ModelSpec:
             _check_experts(self.experts, self.layers)
         if self.latent is not None:
             _check_latent(self.latent, self)
-        for name, allowed in _BIASED.items():
-            if getattr(self, name) and self.family not in allowed:
-                raise UnsupportedModel(
-                    f"{name} is true: biases are not supported in family {self.family}",
-                    code="T333",
-                    where=name,
-                )
-        for name in ("bos", "eos"):
-            for token in getattr(self, name):
-                if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < self.vocab:
-                    raise _absurd(name, f"token ids in 0..{self.vocab - 1}", token)
+        _check_biases(self)
+        _check_tokens(self)
 
     def kind(self, layer: int) -> LayerKind:
         """The kind of attention of a layer."""
@@ -315,6 +306,21 @@ def _check_shape(spec: ModelSpec) -> None:
         raise _absurd("head_dim", f"at most {MAX_WIDTH:,} / heads", spec.head_dim)
 
 
+def _check_biases(spec: ModelSpec) -> None:
+    for name, allowed in _BIASED.items():
+        if getattr(spec, name) and spec.family not in allowed:
+            raise UnsupportedModel(
+                f"{name} is true: biases are not supported in family {spec.family}", code="T333", where=name
+            )
+
+
+def _check_tokens(spec: ModelSpec) -> None:
+    for name in ("bos", "eos"):
+        for token in getattr(spec, name):
+            if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < spec.vocab:
+                raise _absurd(name, f"token ids in 0..{spec.vocab - 1}", token)
+
+
 def _check_constants(spec: ModelSpec) -> None:
     """Numbers that are rounded to float32 as they are used; the rounded value is what the spec keeps."""
     _check_real("rope_theta", spec.rope_theta, above=1.0)
@@ -329,10 +335,8 @@ def _check_constants(spec: ModelSpec) -> None:
         if getattr(spec, name) != 0:
             _check_real(name, getattr(spec, name), above=0.0)
     for name in ("rms_eps", "embed_scale", "query_scale", "score_softcap", "final_softcap", "gate_limit"):
-        try:
+        with np.errstate(over="ignore"):
             rounded = np.float32(getattr(spec, name))
-        except OverflowError:
-            rounded = np.float32(np.inf)
         if not np.isfinite(rounded):
             raise _absurd(name, "finite in float32", getattr(spec, name))
         object.__setattr__(spec, name, float(rounded))

@@ -1,6 +1,8 @@
 """Text to token ids and back, from a model's own files; streams never cut a character in two."""
 
 import codecs
+import json
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,20 @@ if TYPE_CHECKING:
     import tokenizers
 
 CODE = "T347"
+
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+"""How SentencePiece spells a space inside a token."""
+
+# The decoder of a SentencePiece BPE without space prefix, as the library writes it down.
+_PIECES = {
+    "type": "Sequence",
+    "decoders": [
+        {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+    ],
+}
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class TextStream(Protocol):
@@ -78,8 +94,12 @@ class Tokenizer:
         """A new stream for one sequence of ids."""
         from tokenizers.decoders import ByteLevel
 
-        kind = _ByteStream if isinstance(self._backend.decoder, ByteLevel) else _PrefixStream
-        return kind(self, skip_special=skip_special)
+        decoder = self._backend.decoder
+        if isinstance(decoder, ByteLevel):
+            return _ByteStream(self, skip_special=skip_special)
+        if decoder is not None and json.loads(decoder.__getstate__()) == _PIECES:
+            return _PieceStream(self, skip_special=skip_special)
+        return _PrefixStream(self, skip_special=skip_special)
 
     def text_of(self, token: int) -> str | None:
         """The vocabulary entry of a token, as the file spells it; None past the vocabulary."""
@@ -112,6 +132,39 @@ class _ByteStream:
     def finish(self) -> str:
         """What is left: a replacement character for bytes that never became one."""
         return self._decoder.decode(b"", final=True)
+
+
+class _PieceStream:
+    """SentencePiece BPE: tokens are text or single bytes; a run of bytes is held back until it ends.
+
+    A run that is not UTF-8 as a whole becomes one U+FFFD for each byte, as the library decodes it.
+    """
+
+    __slots__ = ("_run", "_skip", "_tokenizer")
+
+    def __init__(self, tokenizer: Tokenizer, *, skip_special: bool) -> None:
+        self._tokenizer = tokenizer
+        self._skip = tokenizer.special if skip_special else frozenset[int]()
+        self._run = bytearray()
+
+    def push(self, token: int) -> str:
+        """The text that became certain with this token; may be empty."""
+        entry = self._tokenizer.text_of(token)
+        if entry is None or token in self._skip:
+            return ""
+        byte = _BYTE_TOKEN.fullmatch(entry)
+        if byte is not None:
+            self._run.append(int(byte[1], 16))
+            return ""
+        return self.finish() + entry.replace(SPACE, " ")
+
+    def finish(self) -> str:
+        """The bytes that are held back, as text."""
+        run, self._run = self._run, bytearray()
+        try:
+            return run.decode()
+        except UnicodeDecodeError:
+            return "\N{REPLACEMENT CHARACTER}" * len(run)
 
 
 class _PrefixStream:

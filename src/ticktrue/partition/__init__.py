@@ -11,6 +11,7 @@ from ticktrue.partition.shard import (
     partition,
     ring_blocks,
     rings_of,
+    scale_name,
     shapes_of,
 )
 
@@ -28,5 +29,6 @@ __all__ = [
     "partition",
     "ring_blocks",
     "rings_of",
+    "scale_name",
     "shapes_of",
 ]

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from ticktrue.graph.experts import PARTS, experts_of
 from ticktrue.graph.types import Graph, Node, NodeKind
 from ticktrue.isa import Dtype
-from ticktrue.isa.ops import BLOCK, LANES
+from ticktrue.isa.ops import BLOCK, LANES, lanes_of
 from ticktrue.model import ModelSpec
 from ticktrue.program import Plan, Tensor
 from ticktrue.units import ceil_div
 
 VECTOR = 320
 PART = 256  # values of a part of a head that is wider than a beat
-LANES_OF = {Dtype.BF16: 160, Dtype.F32: 80}
+WEIGHTS = {"bf16": Dtype.BF16, "f32": Dtype.BF16, "int8": Dtype.INT8, "fp8": Dtype.E4M3}
+PASSED = {"bf16": Dtype.BF16, "f32": Dtype.F32, "int8": Dtype.INT8, "fp8": Dtype.E4M3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Cut:
 class AttentionShapes:
     """Sizes of one kind of attention on one chip.
 
-    `suffix` ends the names of its regions. It reads `blocks` blocks (a ring of `ring` blocks at most, where there is one), of
+    `act` is the type that q, k, v are rounded to, `ka` its lanes per vector; `stored` the type of the cache, `kl` its lanes per
+    vector. `suffix` ends the names of its regions. It reads `blocks` blocks (a ring of `ring` at most, if there is one), of
     which a chip has `local_blocks`. `hv` KV heads share a vector group of `vg` vectors; `kv_groups` vector groups per position
     per chip. `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head. A head whose values
     leave no two lanes of a beat free for l and m is attended in `parts` of `value_dim` values.
@@ -71,6 +73,8 @@ class AttentionShapes:
     local_blocks: int
     act: Dtype
     ka: int
+    stored: Dtype
+    kl: int
     group_heads: int
     local_kv: int
     local_heads: int
@@ -114,7 +118,17 @@ class AttentionShapes:
     @property
     def v_width(self) -> int:
         """Vectors of V per position in one of them."""
-        return self.vg if self.parts == 1 else ceil_div(self.value_dim, self.ka)
+        return self.vg if self.parts == 1 else ceil_div(self.value_dim, self.kl)
+
+    @property
+    def kr_width(self) -> int:
+        """Vectors of the new K of a vector group, not yet in the type of the cache."""
+        return ceil_div(self.hv * self.head_dim, self.ka)
+
+    @property
+    def vm_width(self) -> int:
+        """Vectors of the new V of a vector group or part, not yet in the type of the cache."""
+        return self.kr_width if self.parts == 1 else ceil_div(self.value_dim, self.ka)
 
     def part_values(self, part: int) -> int:
         """Values in a part of a head."""
@@ -139,6 +153,9 @@ class Shapes:
 
     `rows` = slots x tokens: row s * T + t is token t of slot s. `act` is the activation type (bf16, or float32 in format f32),
     `ka` its lanes per vector and `per_beat` its vectors per beat. `dense`: whether some layer has no experts.
+
+    `weight` is the type of weights, `passed` that of activations in products with them, `depth` its lanes per vector: the K of
+    a tile.
     """
 
     tokens: int
@@ -152,6 +169,9 @@ class Shapes:
     act: Dtype
     ka: int
     per_beat: int
+    weight: Dtype
+    passed: Dtype
+    depth: int
     kinds: tuple[AttentionShapes, ...]
     kind_of: tuple[int, ...]
     embed: Cut
@@ -208,18 +228,19 @@ def _attention_shapes(graph: Graph, plan: Plan, index: int) -> AttentionShapes:
     spec, kind = graph.spec, graph.kind
     at = spec.attention_of(spec.kinds[index])
     act = Dtype.F32 if graph.fmt == "f32" else Dtype.BF16
-    ka, d, ring = LANES_OF[act], at.head_dim, graph.rings[index]
+    stored = Dtype.E4M3 if graph.kv == "fp8" else act
+    ka, kl, d, ring = lanes_of(act), lanes_of(stored), at.head_dim, graph.rings[index]
     local_kv, g, f32 = at.kv_heads // plan.h, plan.chips, Dtype.F32
-    hv = min(max(1, ka // d), local_kv)
+    hv = min(max(1, kl // d), local_kv)
     round_heads = _round_heads(at.group, kind.tokens)
     blocks = min(kind.blocks, ring) if ring else kind.blocks
     value_dim = d if d + 2 <= LANES else PART
     return AttentionShapes(
         suffix=f".{index}" if index else "", heads=at.heads, kv_heads=at.kv_heads, head_dim=d, window=at.window, ring=ring,
         scale=at.scale, tokens=kind.tokens, blocks=blocks, local_blocks=ceil_div(blocks, plan.cp), act=act, ka=ka,
-        group_heads=at.group, local_kv=local_kv, local_heads=local_kv * at.group, hv=hv, vg=ceil_div(hv * d, ka),
-        kv_groups=ceil_div(local_kv, hv), round_heads=round_heads, rounds=at.group // round_heads, value_dim=value_dim,
-        parts=ceil_div(d, value_dim), q=Cut.of(at.heads * d, g, f32), k=Cut.of(at.kv_heads * d, g, f32),
+        stored=stored, kl=kl, group_heads=at.group, local_kv=local_kv, local_heads=local_kv * at.group, hv=hv,
+        vg=ceil_div(hv * d, kl), kv_groups=ceil_div(local_kv, hv), round_heads=round_heads, rounds=at.group // round_heads,
+        value_dim=value_dim, parts=ceil_div(d, value_dim), q=Cut.of(at.heads * d, g, f32), k=Cut.of(at.kv_heads * d, g, f32),
         v=Cut.of(at.kv_heads * d, g, f32 if spec.v_norm else act), attn=Cut.of(at.heads * d, plan.h, act),
     )  # fmt: skip
 
@@ -240,7 +261,8 @@ def shapes_of(graph: Graph, plan: Plan) -> Shapes:
     g = plan.chips
     return Shapes(
         tokens=kind.tokens, slots=kind.slots, rows=graph.rows, blocks=kind.blocks, hidden=spec.hidden, ffn=spec.ffn,
-        vocab=spec.vocab, layers=spec.layers, act=act, ka=LANES_OF[act], per_beat=LANES // LANES_OF[act],
+        vocab=spec.vocab, layers=spec.layers, act=act, ka=lanes_of(act), per_beat=LANES // lanes_of(act),
+        weight=WEIGHTS[graph.fmt], passed=PASSED[graph.fmt], depth=lanes_of(PASSED[graph.fmt]),
         kinds=tuple(_attention_shapes(graph, plan, i) for i in range(len(spec.kinds))),
         kind_of=tuple(spec.kinds.index(spec.kind(layer)) for layer in range(spec.layers)),
         embed=Cut.of(spec.hidden, g, Dtype.BF16), y=Cut.of(spec.hidden, g, act), ffn_cut=Cut.of(spec.ffn, g, act),
@@ -261,6 +283,11 @@ def _stacked(graph: Graph, node: Node, g: int) -> list[Tensor]:
     ]
 
 
+def scale_name(tensor: str) -> str:
+    """Name of the scales of a matrix in 8 bits, one per output."""
+    return f"{tensor}.scale"
+
+
 def partition(graph: Graph, plan: Plan) -> ShardedGraph:
     """Cuts every product over outputs: each rank gets ⌈N / chips⌉ of them, zero beyond N."""
     g, spec = plan.chips, graph.spec
@@ -272,6 +299,10 @@ def partition(graph: Graph, plan: Plan) -> ShardedGraph:
                 tensors.append(
                     Tensor(node.tensor, node.outputs, width[node.inputs[0]], ceil_div(node.outputs, g))
                 )
+                if graph.eight_bits:
+                    tensors.append(
+                        Tensor(scale_name(node.tensor), node.outputs, 1, ceil_div(node.outputs, g))
+                    )
                 if node.bias:
                     tensors.append(Tensor(node.bias, node.outputs, 1, ceil_div(node.outputs, g)))
             case NodeKind.NORM:

@@ -45,9 +45,11 @@ def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[Region]:
     rows = Region(
         "embed", RegionClass.WEIGHT, -1, 0, cut.beats * cut.width, sharded.shapes.vocab, Packing.ROWS, 0
     )
-    out = [rows]
+    out, weight = [rows], int(sharded.shapes.weight)
     for phase in phases:
-        r = Region(phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, phase.stack, Packing.TILES)
+        r = Region(
+            phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, phase.stack, Packing.TILES, p0=weight
+        )
         out.append(r)
     return out
 
@@ -183,7 +185,7 @@ def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
         raise _does_not_fit(sharded, system, key, arranged.regions)
     regions = sorted(arranged.regions, key=lambda r: (r.cls, r.group, r.base))
     return Image(
-        key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.ka)
+        key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.depth)
     )
 
 

@@ -3,11 +3,12 @@
 from dataclasses import dataclass, replace
 
 from ticktrue.graph.experts import experts_of
-from ticktrue.isa.ops import BLOCK, LANES
+from ticktrue.isa.ops import BLOCK, LANES, lanes_of
 from ticktrue.partition import AttentionShapes, Cut, ExpertShapes, Shapes, ShardedGraph
 from ticktrue.place.packing import Matrix, Packed, pack
 from ticktrue.program import Plan
 
+EIGHT = ("h", "a", "f")  # activations that products take
 CHUNK = 160  # pairs that one ROPE turns: twice as many lanes fill a beat
 
 SEGMENT_RECORDS = 8  # logits are produced in segments so that their partial sums need not all be kept
@@ -47,7 +48,11 @@ class Phase:
 
 
 DENSE_PHASES = (("gu", ("gate", "up")), ("down", ("down",)))
-EXPERT_PHASES = (("router", ("router",)), ("xgu", ("experts.gate", "experts.up")), ("xdown", ("experts.down",)))
+EXPERT_PHASES = (
+    ("router", ("router",)),
+    ("xgu", ("experts.gate", "experts.up")),
+    ("xdown", ("experts.down",)),
+)
 STACKED = frozenset({"xgu", "xdown"})
 """Phases whose rows are (rank, token row): each runs once for every rank of every token row."""
 
@@ -72,7 +77,7 @@ def half_width(head_dim: int) -> int:
 def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
     """Every phase of the step in order: per layer qkv, o, gate and up, down (or router, and those of experts); then the logits."""
     index = {t.name: i for i, t in enumerate(sharded.tensors)}
-    depth, spec = sharded.shapes.ka, sharded.graph.spec
+    depth, lanes, spec = sharded.shapes.depth, lanes_of(sharded.shapes.weight), sharded.graph.spec
 
     def matrix(name: str) -> Matrix:
         t = sharded.tensors[index[name]]
@@ -88,14 +93,14 @@ def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
             matrices = tuple(matrix(f"layers.{layer}.{p}") for p in parts)
             key = (name, sharded.shapes.kind_of[layer])
             if key not in packed:
-                packed[key] = pack(matrices, depth)
+                packed[key] = pack(matrices, depth, lanes)
             stack = experts.count if experts and name in STACKED else 1
             out.append(Phase(f"L{layer}.{name}", replace(packed[key], matrices=matrices), stack))
     head = sharded.tensors[index["lm_head"]]
     step = SEGMENT_RECORDS * 320
     for i, first in enumerate(range(0, head.shard, step)):
         part = Matrix(index["lm_head"], head.inputs, first, min(step, head.shard - first))
-        out.append(Phase(f"logits.{i}", pack((part,), depth)))
+        out.append(Phase(f"logits.{i}", pack((part,), depth, lanes)))
     return tuple(out)
 
 
@@ -157,7 +162,7 @@ def _attention_slots(s: AttentionShapes, rows: int, plan: Plan) -> list[Slot]:
         Slot(f"sh.q{x}", SHARD, rows * s.q.width, s.q.beats), Slot(f"sh.k{x}", SHARD, rows * s.k.width, s.k.beats),
         Slot(f"sh.v{x}", SHARD, rows * s.v.width, s.v.beats), Slot(f"sh.attn{x}", SHARD, rows * s.attn.width, s.attn.beats),
         Slot(f"rope{x}", H, rows * rope_width(s.head_dim), 1), Slot(f"q{x}", X, rows * s.vq, s.heads),
-        Slot(f"kr{x}", X, rows * s.vg, plan.h * s.kv_groups), Slot(f"vm{x}", X, rows * s.v_width, plan.h * s.v_groups),
+        Slot(f"kr{x}", X, rows * s.kr_width, plan.h * s.kv_groups), Slot(f"vm{x}", X, rows * s.vm_width, plan.h * s.v_groups),
         Slot(f"s{x}", SCORE, BLOCK * score_width, blocks * units), Slot(f"m{x}", SCORE, score_width, blocks * units),
         Slot(f"p{x}", PARTIAL, q_rows * p_width, blocks * units),
         Slot(f"olm{x}", H, q_rows * s.partial_width, blocks * units * s.parts),
@@ -175,7 +180,9 @@ def scratch_slots(s: Shapes, phases: tuple[Phase, ...], plan: Plan, logit_rows: 
         wide, count = by_phase.get(kind, (0, 0))
         by_phase[kind] = (max(wide, phase.partial_width), max(count, phase.packed.total_partials))
     each = {k: n * s.experts.per_token if s.experts and k in STACKED else n for k in by_phase}
-    out = [Slot(f"part.{k}", PARTIAL, each[k] * w, c) for k, (w, c) in sorted(by_phase.items()) if k != "logits"]
+    out = [
+        Slot(f"part.{k}", PARTIAL, each[k] * w, c) for k, (w, c) in sorted(by_phase.items()) if k != "logits"
+    ]
     w, c = by_phase["logits"]
     out += [Slot(f"part.logits.{i}", PARTIAL, logit_rows * w, c) for i in range(2)]
     out += [
@@ -184,9 +191,16 @@ def scratch_slots(s: Shapes, phases: tuple[Phase, ...], plan: Plan, logit_rows: 
         Slot("sh.down", SHARD, n * s.y.width, s.y.beats),
     ]  # fmt: skip
     if s.dense:
-        out += [Slot("sh.ffn", SHARD, n * s.ffn_cut.width, s.ffn_cut.beats), Slot("f", H, act * n, -(-s.ffn // 320))]
+        out += [
+            Slot("sh.ffn", SHARD, n * s.ffn_cut.width, s.ffn_cut.beats),
+            Slot("f", H, act * n, -(-s.ffn // 320)),
+        ]
     if s.experts:
         out += _expert_slots(s.experts, n, act)
+    if s.depth == LANES:  # 8 bits: what products take, and the scale of each tile
+        wide = max([s.hidden, s.ffn, *(k.heads * k.head_dim for k in s.kinds)])
+        out += [Slot(f"{name}8", H, n, -(-wide // LANES)) for name in EIGHT]
+        out += [Slot(f"{name}s", PARTIAL, n, -(-wide // LANES)) for name in EIGHT]
     for attention in s.kinds:
         out += _attention_slots(attention, n, plan)
     out += [

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from ticktrue.isa.ops import LANES
 
-VECTOR_LANES = 160  # bf16 columns in a vector
-
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
@@ -89,8 +87,11 @@ def _wholes(matrices: tuple[Matrix, ...], depth: int) -> list[_Whole]:
     return sorted(out, key=lambda w: (-w.rows, w.matrix, w.k_tile, w.column))
 
 
-def pack(matrices: tuple[Matrix, ...], depth: int) -> Packed:
-    """Packs the pieces of one phase; `depth` is the matrix unit's K (160 bf16, 80 float32).
+def pack(matrices: tuple[Matrix, ...], depth: int, lanes: int = 160) -> Packed:
+    """Packs the pieces of one phase.
+
+    `depth` is the matrix unit's K (320 in 8 bits, 160 bf16, 80 float32), `lanes` the columns in a vector (320 in 8 bits, 160
+    bf16).
 
     Tall pieces come first, so tails of K fill the lanes that the last tall tile leaves free; a tile stores as many rows as its
     tallest piece and as many vectors per row as its lanes need. A piece that straddles two tiles gives two partials.
@@ -118,7 +119,7 @@ def pack(matrices: tuple[Matrix, ...], depth: int) -> Packed:
             Piece(w.matrix, w.k_tile, w.rows, w.record, w.column + done, take, at, done, number[t, i])
             for i, (w, done, take, at) in enumerate(parts)
         )
-        per_row = -(-(pieces[-1].lane + pieces[-1].cols) // VECTOR_LANES)
+        per_row = -(-(pieces[-1].lane + pieces[-1].cols) // lanes)
         tiles.append(Tile(vector, parts[0][0].rows, per_row, pieces))
         vector += parts[0][0].rows * per_row
     partials = tuple(

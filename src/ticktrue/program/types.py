@@ -139,6 +139,7 @@ class ImageKey:
     system: str
     facts: str
     fmt: str
+    kv: str
     hypothetical: bool
     plan: Plan
     max_context: int

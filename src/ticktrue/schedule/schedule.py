@@ -156,7 +156,9 @@ def _periods(flat: Flat, uses: _Uses) -> tuple[Int64, Int64]:
     """(period, hold) of each use: period 0 where it is not a single run of equal steps."""
     rows = flat.rows[uses.row]
     run = (rows[:, col.C_M] == 1) | (rows[:, col.C_Q] == rows[:, col.C_N] * rows[:, col.C_P])
-    period = np.where((rows[:, col.C_N] == 1) & (rows[:, col.C_M] > 1), rows[:, col.C_Q], rows[:, col.C_P] * run)
+    period = np.where(
+        (rows[:, col.C_N] == 1) & (rows[:, col.C_M] > 1), rows[:, col.C_Q], rows[:, col.C_P] * run
+    )
     return np.where(rows[:, col.C_OP] != Op.INSTALL, period, 0), rows[:, col.C_W].copy()
 
 

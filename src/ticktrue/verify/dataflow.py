@@ -17,10 +17,12 @@ from ticktrue.program import Flat, Image, Packing, Program, Timetable, expand
 from ticktrue.program import columns as col
 from ticktrue.program.hashing import BAD, base, mix, tag
 from ticktrue.verify import dataflow_kernel, dataflow_memory_kernel, dataflow_plan_kernel
-from ticktrue.verify.dataflow_memory import BLOCK, HALVES, Hashes, Int64, Memory, memory_of
+from ticktrue.verify.dataflow_memory import BLOCK, Hashes, Int64, Memory, memory_of
 from ticktrue.verify.verdict import Violation
 
+WIDE = 320  # elements of the widest vector
 PLANE = 512  # at least the rows of a plane and its columns
+RANKS = 160  # whose weights and ids fit a beat
 
 
 class Part(NamedTuple):
@@ -104,7 +106,7 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
     chips = range(flat.plan.chips)
     model = memory.model
     token_rows = model[dataflow_memory_kernel.M_SLOTS] * model[dataflow_memory_kernel.M_TOKENS]
-    registers = (flat.plan.chips, int(token_rows), HALVES)
+    registers = (flat.plan.chips, int(token_rows), RANKS)
     lanes = int(stat[:, dataflow_plan_kernel.S_ACTIVE].max()) + 1
     events = int(stat[rows[:, col.C_OP] == Op.PASS, dataflow_plan_kernel.S_EVENTS].max(initial=1))
     run = _Run(
@@ -113,9 +115,9 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
         address=np.stack([flat.address(c) for c in chips]), peer=np.stack([flat.peer(c) for c in chips]),
         rank=np.array([[flat.plan.index(k, c) for c in chips] for k in range(3)], np.int64),
         lane=np.empty(max(lanes, PLANE), np.uint64), column=np.empty(PLANE, np.uint64),
-        spare=np.empty((2, HALVES), np.uint64), register=np.zeros(registers, np.uint64), columns=np.zeros(registers, np.int64),
+        spare=np.empty((2, WIDE), np.uint64), register=np.zeros(registers, np.uint64), columns=np.zeros(registers, np.int64),
         keys=np.empty(1, np.uint64),
-        scaled=np.empty(events * HALVES, np.uint64), present=np.zeros(PLANE, np.bool_),
+        scaled=np.empty(events * WIDE, np.uint64), present=np.zeros(PLANE, np.bool_),
         regular=np.zeros(PLANE, np.bool_),
     )  # fmt: skip
     dataflow_kernel.evaluate(run, rows, order, stat)
@@ -128,7 +130,7 @@ def _whole_tiles(rows: Int64, memory: Memory) -> Int64:
     lazy = (rows[:, col.C_OP] == Op.LOAD) & (rows[:, col.C_REGION] >= 0)
     lazy &= regions[region, k.R_PACKING] == Packing.TILES
     lazy &= (rows[:, col.C_N] == 1) & (rows[:, col.C_M] == 1) & (rows[:, col.C_RANKFN] == col.RANK_NONE)
-    lazy &= rows[:, col.C_DTYPE] == dataflow_plan_kernel.BF16
+    lazy &= rows[:, col.C_DTYPE] == regions[region, k.R_P0]  # the type of its elements
     offset = rows[:, col.C_ABS] - regions[region, k.R_START]
     key = region << 40 | np.clip(offset, 0, (1 << 40) - 1)
     tile_region = np.repeat(np.arange(len(regions)), regions[:, k.R_TILE1] - regions[:, k.R_TILE0])
@@ -150,7 +152,7 @@ def _part(name: str, value: Hashes) -> Part:
 def _lanes(memory: Memory, where: tuple[int, int, int], width: int, lanes: int) -> Hashes:
     """float32 elements at (chip, region, vector)."""
     out = np.zeros(lanes, np.uint64)
-    spare = np.empty(HALVES, np.uint64)
+    spare = np.empty(WIDE, np.uint64)
     dataflow_memory_kernel.load(memory, where, width, dataflow_plan_kernel.F32, 0, out, spare)
     return out
 
@@ -205,7 +207,7 @@ def _state(image: Image, timetable: Timetable, memory: Memory) -> list[Part]:
     regions = memory.regions
     of_kv = (regions[:, k.R_PACKING] == Packing.KV) & (regions[:, k.R_KEPT] > 0)
     layers = int(regions[of_kv, k.R_P0].max(initial=-1)) // 2 + 1
-    out, spare = [], np.empty(HALVES, np.uint64)
+    out, spare = [], np.empty(WIDE, np.uint64)
     for i in range(2 * layers):
         of, kind = key.of_layer(i // 2), timetable.kind
         places = BLOCK * (min(kind.blocks, of.ring) if of.ring else kind.blocks)

@@ -33,7 +33,6 @@ from ticktrue.verify.dataflow_memory_kernel import (
 )
 from ticktrue.verify.dataflow_op_kernel import map_one, narrow, noise, poison, reduce_one, spread, transpose
 from ticktrue.verify.dataflow_plan_kernel import (
-    BF16,
     GATHER,
     INSTALL,
     LATCH,
@@ -61,6 +60,7 @@ from ticktrue.verify.dataflow_plan_kernel import (
     T_SCATTER,
     TRANSPOSE,
     fill,
+    fits,
     inner,
     lanes_of,
     operands,
@@ -171,7 +171,7 @@ def _latch(run, rows, stat, r, chip):
 @inner
 def _narrowed(run, x, dtype, rounded):
     """A stream event as elements of `dtype` can hold it."""
-    if dtype == BF16 and rounded == 0:
+    if not fits(rounded, dtype):
         y = run.lane[: x.size]
         for lane in range(x.size):
             y[lane] = x[lane]
@@ -185,7 +185,7 @@ def _written(run, rows, stat, r, chip):
     """View of the stream that a row writes, as its type can hold it: the stream itself or a narrowed copy."""
     s, dtype = rows[r, col.C_S0], rows[r, col.C_DTYPE]
     pool, begin, lanes = _view(run, rows, stat, chip, s)
-    if dtype != BF16 or stat[s, S_ROUNDED]:
+    if fits(stat[s, S_ROUNDED], dtype):
         return pool, begin, lanes
     copy = pool[begin : begin + rows[r, col.C_N] * rows[r, col.C_M] * lanes].copy()
     narrow(copy, run.tags[T_NARROW])
@@ -250,7 +250,7 @@ def _install(run, rows, stat, r, chip):
     depth, cols = stat[r, S_PLANE_ROWS], row[col.C_A2] - row[col.C_A1]
     ones = row[col.C_X1] == 1
     size = (cols + ones) * depth
-    rounding = row[col.C_DTYPE] == BF16 and stat[s, S_ROUNDED] == 0
+    rounding = not fits(stat[s, S_ROUNDED], row[col.C_DTYPE])
     for j in range(row[col.C_M]):
         start = stat[r, S_OFFSET] + j * size
         tile = run.pool[chip, start : start + size].reshape(cols + ones, depth)

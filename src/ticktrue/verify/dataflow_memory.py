@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ticktrue.isa import OpTable
+from ticktrue.isa import Dtype, OpTable
+from ticktrue.isa.ops import lanes_of
 from ticktrue.program import Image, Packing, Region, RegionClass, StepKind, Timetable, class_regions
 from ticktrue.program import columns as col
 from ticktrue.program.hashing import base, tag
@@ -17,6 +18,7 @@ Int64 = npt.NDArray[np.int64]
 
 BLOCK = 64
 HALVES = 160
+KV_TYPES = {"bf16": Dtype.BF16, "f32": Dtype.F32, "fp8": Dtype.E4M3}
 BEAT = 320
 PART = 256
 """Values of a part of a head that leaves a beat no two free lanes."""
@@ -55,10 +57,11 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
     )
     bases = _bases(image, regions, rows, kind.slots)
     model = (
-        key.plan.chips, key.plan.h, key.plan.cp, key.vocab, int(key.fmt == "f32"), kind.tokens, kind.blocks, kind.slots,
+        key.plan.chips, key.plan.h, key.plan.cp, key.vocab, int(KV_TYPES[key.kv]), kind.tokens, kind.blocks, kind.slots,
     )  # fmt: skip
+    width = HALVES if key.fmt in {"bf16", "f32"} and key.kv != "fp8" else BEAT
     return Memory(
-        cells=np.empty((key.plan.chips, kept, HALVES), np.uint64),
+        cells=np.empty((key.plan.chips, kept, width), np.uint64),
         kind=np.full((key.plan.chips, kept), -1, np.int8), filled=np.zeros((key.plan.chips, kept), np.int16),
         regions=rows, tiles=tiles, pieces=pieces, tensors=tensors,
         bases=bases,
@@ -84,7 +87,7 @@ def _state_row(image: Image, r: Region, row: Int64) -> None:
     """What the leaves of a state region need: elements of a record, of a position on one chip and on all, places of a slot."""
     key = image.key
     of = key.of_layer(r.p0 // 2)
-    lanes = r.stride * (80 if key.fmt == "f32" else 160)
+    lanes = r.stride * lanes_of(KV_TYPES[key.kv])
     local = of.kv_heads // key.plan.h * of.head_dim
     heads = min(max(1, lanes // of.head_dim) * of.head_dim, local - r.p1)
     part = r.p0 % 2 == 1 and of.head_dim + 2 > BEAT
@@ -183,7 +186,8 @@ def _tiles(image: Image, rows: Int64) -> tuple[Int64, Int64, bool]:
     first = np.flatnonzero(new)
     depth = np.maximum.reduceat(p[:, col.P_ROWS], first)
     region, vector = p[first, col.P_REGION], p[first, col.P_VECTOR]
-    per_row = -(-np.maximum.reduceat(p[:, col.P_LANE] + p[:, col.P_COLS], first) // HALVES)
+    lanes = np.where(rows[region, kernel.R_P0] >= Dtype.INT8, 2 * HALVES, HALVES)
+    per_row = -(-np.maximum.reduceat(p[:, col.P_LANE] + p[:, col.P_COLS], first) // lanes)
     tiles = np.stack([vector, depth, first, np.append(first[1:], len(p)), per_row], axis=1).astype(np.int64)
     every = np.arange(len(rows))
     rows[:, kernel.R_TILE0] = np.searchsorted(region, every, side="left")

@@ -9,7 +9,7 @@ import numpy as np
 from ticktrue.program import Packing, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.hashing import BAD, ZERO, U, leaf, mix, select
-from ticktrue.verify.dataflow_plan_kernel import BF16, F32, HALVES, fill, inner, lanes_of
+from ticktrue.verify.dataflow_plan_kernel import BF16, F32, HALVES, INT8, fill, inner, lanes_of
 
 BLOCK = 64
 
@@ -48,7 +48,7 @@ W_VECTOR, W_ROWS, W_PIECE0, W_PIECE1, W_STRIDE = range(5)
 # columns of the tensor table
 N_OUTPUTS, N_INPUTS, N_SHARD, N_BASE = range(4)
 # what the model, the plan and the step kind fix
-(M_CHIPS, M_H, M_CP, M_VOCAB, M_F32, M_TOKENS, M_BLOCKS, M_SLOTS) = range(8)
+(M_CHIPS, M_H, M_CP, M_VOCAB, M_KV_TYPE, M_TOKENS, M_BLOCKS, M_SLOTS) = range(8)
 # register functions (docs/program.md section 2)
 TOKEN, P_DIV, P_MOD, KV_PLACE, LAST, EXPERT = 1, 2, 3, 4, 5, 6
 
@@ -70,6 +70,17 @@ def tile_at(mem, region, off):
 
 
 @inner
+def _type_of(mem, region):
+    """Element type of a region of the image."""
+    packing = mem.regions[region, R_PACKING]
+    if packing == KV:
+        return mem.model[M_KV_TYPE]
+    if packing == TILES:
+        return mem.regions[region, R_P0]
+    return BF16 if packing == ROWS else F32
+
+
+@inner
 def _tile_leaves(mem, chip, where, lanes, out):
     """Lanes of a vector of a weight tile of some record: row k of the tile is one or two vectors, its lanes those of the pieces."""
     region, off = where
@@ -79,7 +90,7 @@ def _tile_leaves(mem, chip, where, lanes, out):
         return
     inside = off - mem.tiles[t, W_VECTOR]
     stride = mem.tiles[t, W_STRIDE]
-    k, shift = inside // stride, inside % stride * HALVES
+    k, shift = inside // stride, inside % stride * lanes_of(_type_of(mem, region))
     for i in range(mem.tiles[t, W_PIECE0], mem.tiles[t, W_PIECE1]):
         piece = mem.pieces[i]
         tensor = piece[col.P_TENSOR]
@@ -102,7 +113,7 @@ def _run_of(mem, chip, region, off):
     record, v = off // r[R_STRIDE], off % r[R_STRIDE]
     if packing == KV:
         cp = mem.model[M_CP]
-        ka = 80 if mem.model[M_F32] == 1 else 160
+        ka = lanes_of(mem.model[M_KV_TYPE])
         slot, place = record // r[R_PLACES], record % r[R_PLACES]
         p = (place // BLOCK * cp + chip % cp) * BLOCK + place % BLOCK
         start = p * r[R_TOTAL] + chip // cp * r[R_LOCAL] + r[R_P1] + v * ka
@@ -118,14 +129,6 @@ def _run_of(mem, chip, region, off):
         shard, outputs = mem.tensors[r[R_TENSOR], N_SHARD], mem.tensors[r[R_TENSOR], N_OUTPUTS]
         return base, chip * shard + off * 80, min(80, shard - off * 80, outputs - chip * shard - off * 80)
     return base, record * r[R_DIM] + v * 80, min(80, r[R_DIM] - v * 80)
-
-
-@inner
-def _type_of(mem, packing):
-    """Element type of a packing."""
-    if packing == KV:
-        return F32 if mem.model[M_F32] == 1 else BF16
-    return BF16 if packing == TILES or packing == ROWS else F32
 
 
 @inner
@@ -147,14 +150,14 @@ def _natural(mem, chip, where, lanes, out):
     if packing == TILES:
         fill(out, lanes[0], lanes[1], ZERO)
         _tile_leaves(mem, chip, where, lanes, out)
-        return BF16
+        return _type_of(mem, region)
     base, start, count = _run_of(mem, chip, region, off)
     end = max(lanes[0], min(lanes[1], count))
     for lane in range(lanes[0], end):
         out[lane] = leaf(base, U(start + lane))
     for lane in range(end, lanes[1]):
         out[lane] = ZERO
-    return _type_of(mem, packing)
+    return _type_of(mem, region)
 
 
 @inner
@@ -162,7 +165,7 @@ def _mistaken(mem, chip, where, lanes, out, spare):
     """Lanes of a vector read as a type it does not hold: hashes of the parts that fall together; zeros stay zero."""
     held = _natural(mem, chip, where, (0, HALVES), spare)
     for lane in range(lanes[0], lanes[1]):
-        if held < 0:
+        if held < 0 or held >= INT8 or lanes[1] > HALVES:  # nothing, or 8 bits on either side
             place = (chip << 40) + mem.regions[where[0], R_START] + where[1]
             out[lane] = mix(mix(BAD, U(place)), U(lane))
         elif held == F32:
@@ -253,7 +256,7 @@ def _touch(mem, chip, where, dtype, spare):
     r = mem.regions[region]
     cell = r[R_CELLS] + off
     count = lanes_of(dtype)
-    if mem.kind[chip, cell] < 0 and r[R_PACKING] == KV and _type_of(mem, KV) == dtype:
+    if mem.kind[chip, cell] < 0 and r[R_PACKING] == KV and _type_of(mem, region) == dtype:
         base, start, count = _run_of(mem, chip, region, off)
         for lane in range(count):
             mem.cells[chip, cell, lane] = leaf(base, U(start + lane))
@@ -378,7 +381,7 @@ def state(mem, region, out, spare):
     """K or V of one vector group into out[slots, places, elements]; what is written elsewhere in it counts as stray."""
     model, r = mem.model, mem.regions[region]
     cp = model[M_CP]
-    dtype = _type_of(mem, KV)
+    dtype = mem.model[M_KV_TYPE]
     ka = lanes_of(dtype)
     for chip in range(model[M_CHIPS]):
         first = chip // cp * r[R_LOCAL] + r[R_P1]

@@ -7,6 +7,7 @@ from ticktrue.program import columns as col
 from ticktrue.program.hashing import BAD, SENTINEL, ZERO, U, add, mix, product
 from ticktrue.verify.dataflow_plan_kernel import (
     ADD,
+    BF16,
     BROADCAST,
     CMUL,
     COMBINE,
@@ -25,6 +26,7 @@ from ticktrue.verify.dataflow_plan_kernel import (
     MOVE,
     MUL,
     PICK,
+    QUANTISE,
     ROPE,
     SCALE,
     SILU_MUL,
@@ -42,11 +44,14 @@ from ticktrue.verify.dataflow_plan_kernel import (
     T_MAX,
     T_MEAN_RSQRT,
     T_NOISE,
+    T_QUANTISE,
     T_ROPE_1,
     T_ROPE_2,
     T_SCALE,
     T_SILU_MUL,
     T_SOFTCAP,
+    T_TILE_SCALE,
+    TILE_SCALE,
     T_TOPK,
     TOPK,
     fill,
@@ -152,8 +157,20 @@ def map_one(tags, row, where, a, b, out):
     op = row[col.C_OP]
     fill(out, 0, out.size, ZERO)
     if op == CONVERT:
+        key = tags[T_CONVERT] if row[col.C_DTYPE] == BF16 else mix(tags[T_CONVERT], U(row[col.C_DTYPE]))
         for lane in range(min(out.size, a.size)):
-            out[lane] = mix(tags[T_CONVERT], a[lane]) if a[lane] != ZERO else ZERO
+            out[lane] = mix(key, a[lane]) if a[lane] != ZERO else ZERO
+    elif op == TILE_SCALE:
+        total = ZERO
+        for lane in range(a.size):
+            if a[lane] != ZERO:
+                total += mix(a[lane], U(lane))
+        if out.size > 0:
+            out[0] = mix(mix(tags[T_TILE_SCALE], U(row[col.C_DTYPE])), total)
+    elif op == QUANTISE:
+        key = mix(tags[T_QUANTISE], U(row[col.C_DTYPE]))
+        for lane in range(min(out.size, a.size)):
+            out[lane] = mix(mix(key, a[lane]), at(b, 0)) if a[lane] != ZERO else ZERO
     elif op == ADD:
         for lane in range(out.size):
             out[lane] = add(at(a, lane), at(b, lane))

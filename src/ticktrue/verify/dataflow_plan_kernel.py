@@ -18,6 +18,7 @@ DIVIDE, SILU_MUL, MOVE, MERGE = int(Op.DIVIDE), int(Op.SILU_MUL), int(Op.MOVE), 
 TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST), int(Op.INSERT)
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
 SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
+TILE_SCALE, QUANTISE = int(Op.TILE_SCALE), int(Op.QUANTISE)
 NOISE = int(Op.NOISE)
 TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 
@@ -26,12 +27,12 @@ inner = nb.njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 LANES = 320
 HALVES = 160
-BF16, F32 = 0, 1
+BF16, F32, INT8, E4M3 = 0, 1, 2, 3
 
 TAG_NAMES = (
     "CONVERT", "SCALE", "LANE_SUM", "MEAN_RSQRT", "CMUL_C", "CMUL_S", "ROPE_1", "ROPE_2", "MASK", "MAX",
     "EXP", "COMBINE", "DIVIDE", "SILU_MUL", "SCATTER", "ARGMAX", "PASS", "NARROW", "NOISE", "SOFTCAP", "GELU_MUL",
-    "TOPK",
+    "TILE_SCALE", "QUANTISE", "TOPK",
 )  # fmt: skip
 (
     T_CONVERT,
@@ -55,9 +56,11 @@ TAG_NAMES = (
     T_NOISE,
     T_SOFTCAP,
     T_GELU_MUL,
+    T_TILE_SCALE,
+    T_QUANTISE,
     T_TOPK,
     T_ONE,
-) = range(23)
+) = range(25)
 
 (
     S_RANK,  # place in the evaluation order
@@ -85,10 +88,18 @@ def fill(out, first, last, value):
 
 @inner
 def lanes_of(dtype):
-    """Elements of a vector; 0 for a type that streams do not carry yet."""
+    """Elements of a vector; 0 for a type that does not exist."""
     if dtype == BF16:
         return 160
+    if dtype == INT8 or dtype == E4M3:
+        return 320
     return 80 if dtype == F32 else 0
+
+
+@inner
+def fits(rounded, dtype):
+    """Whether elements that S_ROUNDED says this of are such as `dtype` can hold: 0, or 1 + the type that they were rounded to."""
+    return dtype == F32 or rounded == 1 + dtype
 
 
 @inner
@@ -97,7 +108,7 @@ def operands(op):
     if op == LOAD or op == GATHER:
         return 0
     two = op == ADD or op == MUL or op == CMUL or op == ROPE or op == EXP or op == COMBINE
-    if two or op == SILU_MUL or op == GELU_MUL or op == INSERT or op == PASS:
+    if two or op == SILU_MUL or op == GELU_MUL or op == QUANTISE or op == INSERT or op == PASS:
         return 2
     return 1
 
@@ -118,6 +129,10 @@ def _attributes_ok(row):
         return 1 <= row[col.C_WIDTH] <= 4096
     if op == INSTALL:
         return 0 <= x0 <= max(row[col.C_WIDTH], 0) and a0 >= 0 and 0 <= a1 < a2 and a2 + (x1 == 1) <= LANES
+    if op == TILE_SCALE or op == QUANTISE:
+        return row[col.C_DTYPE] == INT8 or row[col.C_DTYPE] == E4M3
+    if op == CONVERT:
+        return row[col.C_DTYPE] == BF16 or row[col.C_DTYPE] == E4M3
     if op == CMUL:
         return 0 < x0 <= LANES and x0 % 2 == 0
     if op == COMBINE or op == DIVIDE:
@@ -202,7 +217,7 @@ def _active(rows, stat, r):
     if op == PASS:
         plane = rows[row[col.C_S1]]
         return plane[col.C_A2] + (plane[col.C_X1] == 1)
-    if op == CONVERT or op == SCALE or op == FOLD or op == SOFTCAP:
+    if op == CONVERT or op == SCALE or op == FOLD or op == SOFTCAP or op == QUANTISE:
         return a
     if op == ADD:
         return max(a, b)
@@ -222,7 +237,7 @@ def _active(rows, stat, r):
         return row[col.C_A3]
     if op == TRANSPOSE:
         return row[col.C_N]
-    if op == LANE_SUM:
+    if op == LANE_SUM or op == TILE_SCALE:
         return 1
     if op == TOPK:
         return 2 * x0
@@ -231,22 +246,21 @@ def _active(rows, stat, r):
 
 @inner
 def _rounded(rows, stat, r):
-    """Whether every element of a result is one that bf16 can hold."""
+    """The type that every element of a result was rounded to, plus 1; 0 where they can be any float32."""
     row = rows[r]
     op, dtype = row[col.C_OP], row[col.C_DTYPE]
-    if op == CONVERT:
-        return True
-    if op == LOAD or op == GATHER:
-        return dtype == BF16
-    if op == SEND and dtype == BF16:
-        return True
-    links = op == SEND or op == RECEIVE
+    if op == CONVERT or op == QUANTISE:
+        return 1 + dtype
+    if op == LOAD or op == GATHER or op == SEND:
+        if dtype != F32:
+            return 1 + dtype
+        return 0 if op != SEND else stat[row[col.C_S0], S_ROUNDED]
     turns = op == TRANSPOSE or op == SPREAD or op == BROADCAST
-    if links or turns or op == MOVE or op == MERGE:
-        return stat[row[col.C_S0], S_ROUNDED] == 1
-    if op == INSERT:
-        return stat[row[col.C_S0], S_ROUNDED] == 1 and stat[row[col.C_S1], S_ROUNDED] == 1
-    return False
+    if op == RECEIVE or turns or op == MOVE or op == MERGE:
+        return stat[row[col.C_S0], S_ROUNDED]
+    if op == INSERT and stat[row[col.C_S0], S_ROUNDED] == stat[row[col.C_S1], S_ROUNDED]:
+        return stat[row[col.C_S0], S_ROUNDED]
+    return 0
 
 
 @inner
@@ -277,7 +291,7 @@ def _need(rows, stat, r, i):
         return row[col.C_A0], row[col.C_A0] + row[col.C_A1]
     if op == TRANSPOSE or op == SPREAD:
         return 0, x0
-    if op == BROADCAST:
+    if op == BROADCAST or (op == QUANTISE and i == 1):
         return 0, 1
     if op == INSERT:
         return (x0, x0 + 1) if i == 1 else (low, high)
@@ -285,7 +299,7 @@ def _need(rows, stat, r, i):
         return 0, 2
     if op == LATCH:
         return 0, 2 * rows[row[col.C_S0], col.C_X0]
-    if op == MERGE or op == LANE_SUM or op == LANE_ARGMAX or op == TOPK:
+    if op == MERGE or op == LANE_SUM or op == LANE_ARGMAX or op == TILE_SCALE or op == TOPK:
         return 0, LANES
     return low, high
 
@@ -298,7 +312,7 @@ def _alias(rows, stat, r):
         return s if stat[r, S_ACTIVE] == stat[s, S_ACTIVE] and not stat[s, S_BROKEN] else -1
     if op != SEND or stat[s, S_BROKEN] or stat[r, S_ACTIVE] != stat[s, S_ACTIVE]:
         return -1
-    return s if rows[r, col.C_DTYPE] != BF16 or stat[s, S_ROUNDED] else -1
+    return s if fits(stat[s, S_ROUNDED], rows[r, col.C_DTYPE]) else -1
 
 
 @nb.njit(cache=True)

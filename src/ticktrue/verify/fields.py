@@ -25,7 +25,8 @@ _A = {
     Op.LATCH: 1,
 }
 _WIDTH = {Op.LOAD, Op.GATHER, Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL}
-_DTYPE = _WIDTH | {Op.TRANSPOSE}
+_EIGHT = {Op.TILE_SCALE, Op.QUANTISE}
+_DTYPE = _WIDTH | {Op.TRANSPOSE} | _EIGHT
 
 PAIR = 2
 """Lanes that RoPE turns together."""
@@ -80,11 +81,15 @@ def _canonical(s: Stored, findings: Findings) -> None:
         _zero(s, findings, ~_is(s, {o for o, count in _A.items() if count > i}), (f"a{i}", v[:, column], 0))
     ranked_register = (s.op == Op.GATHER) & (t[:, col.T_REGFN] == RegFn.EXPERT)
     _zero(s, findings, (s.op == Op.GATHER) & ~ranked_register, ("a1", v[:, col.V_A1], 0))
-    told = (("dtype", col.T_DTYPE, s.op == Op.CONVERT, Dtype.BF16), ("dtype", col.T_DTYPE, s.op == Op.PASS, Dtype.F32),
+    told = (("dtype", col.T_DTYPE, s.op == Op.PASS, Dtype.F32),
             ("pattern", col.T_PATTERN, context, col.PATTERN_CONTEXT))  # fmt: skip
     for name, column, mask, expected in told:
         text = f"expected {name} = {int(expected)}, which follows from the op, found {{}}"
         s.each(findings, "V100", mask & (t[:, column] != expected), text, t[:, column])
+    for ops, types in (({Op.CONVERT}, (Dtype.BF16, Dtype.E4M3)), (_EIGHT, (Dtype.INT8, Dtype.E4M3))):
+        wrong = _is(s, ops) & ~np.isin(t[:, col.T_DTYPE], [int(x) for x in types])
+        text = f"expected dtype {' or '.join(str(int(x)) for x in types)}, found {{}}"
+        s.each(findings, "V112", wrong, text, t[:, col.T_DTYPE])
     idle = (
         ("rank_stride", ranked & (t[:, col.T_RANKSTRIDE] == 0)),
         ("reg_stride", (t[:, col.T_REGFN] != 0) & (t[:, col.T_REGSTRIDE] == 0)),

@@ -3,7 +3,8 @@
 import numpy as np
 
 from ticktrue.hw import System
-from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES, ROPE_ROWS, VECTOR_BYTES
+from ticktrue.isa import Dtype
+from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES, ROPE_ROWS, VECTOR_BYTES, lanes_of
 from ticktrue.program import Image, Packing, Region, RegionClass, Tensor
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
@@ -12,7 +13,8 @@ from ticktrue.verify.verdict import Findings
 GREATEST = 2**31 - 1
 BF16_LANES = VECTOR_BYTES // 2
 BEAT_VECTORS = 4
-VECTOR_LANES = 160  # bf16 columns in a vector
+WEIGHTS = {"bf16": Dtype.BF16, "f32": Dtype.BF16, "int8": Dtype.INT8, "fp8": Dtype.E4M3}
+KV_TYPES = {"bf16": Dtype.BF16, "f32": Dtype.F32, "fp8": Dtype.E4M3}
 PART = 256  # values of a part of a head that leaves a beat no two free lanes
 MAX_SLOTS = 1 << 12
 MAX_WIDTH = 1 << 22
@@ -67,8 +69,12 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
             "V100", "key.hypothetical", f"expected true, for the chip is known not to have {key.fmt}"
         )
         fine = False
-    if key.fmt not in {"bf16", "f32"}:
-        findings.field("V112", "key.fmt", f"expected bf16 or f32, found {key.fmt!r}")
+    if key.fmt not in WEIGHTS:
+        findings.field("V112", "key.fmt", f"expected one of {', '.join(WEIGHTS)}, found {key.fmt!r}")
+        fine = False
+    own = "f32" if key.fmt == "f32" else "bf16"
+    if key.kv not in {own, "fp8"} or (own == "f32" and key.kv != own):
+        findings.field("V112", "key.kv", f"expected a cache that format {key.fmt} has, found {key.kv!r}")
         fine = False
     return fine
 
@@ -76,6 +82,10 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
 def _kinds(image: Image, findings: Findings) -> bool:
     """Whether the kinds of attention have sizes that can be, and each layer one of them."""
     key, fine = image.key, True
+    for name in ("attention", "layer_kinds"):
+        if not getattr(key, name):
+            findings.field("V112", f"key.{name}", "expected at least one, found none")
+            fine = False
     for i, a in enumerate(key.attention):
         for name in ("heads", "kv_heads", "head_dim", "window", "ring"):
             low, high = (0, GREATEST) if name in {"window", "ring"} else (1, MAX_WIDTH)
@@ -231,6 +241,8 @@ def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
             ]
         case Packing.KV:
             out = _kv_fields(image, r, positions // BLOCK)
+        case Packing.TILES:
+            out = [("p0", int(WEIGHTS[key.fmt]), r.p0), ("p1", 0, r.p1)]
         case _:
             out = [("p0", 0, r.p0), ("p1", 0, r.p1)]
     return out
@@ -243,7 +255,7 @@ def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int
     if not 0 <= r.p0 < 2 * layers:
         return [("p0", min(max(r.p0, 0), 2 * layers - 1), r.p0)]
     of = key.of_layer(r.p0 // 2)
-    lanes, d = BF16_LANES if key.fmt == "bf16" else BF16_LANES // 2, of.head_dim
+    lanes, d = lanes_of(KV_TYPES[key.kv]), of.head_dim
     local = of.kv_heads // key.plan.h
     hv = min(max(1, lanes // d), local)
     if r.p0 % 2 == 1 and d + 2 > LANES:
@@ -284,7 +296,7 @@ def pieces_form(image: Image, findings: Findings) -> bool:
 
 
 def _pieces(image: Image, findings: Findings) -> None:
-    p = image.pieces.astype(np.int64)
+    p, lanes = image.pieces.astype(np.int64), lanes_of(WEIGHTS[image.key.fmt])
     vectors = np.array([r.stride for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
     count = np.array([r.count for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
     stack = np.array([t.stack for t in image.tensors], dtype=np.int64)[p[:, col.P_TENSOR]]
@@ -293,7 +305,7 @@ def _pieces(image: Image, findings: Findings) -> None:
     )
     tensor = p[:, col.P_TENSOR]
     tests = (
-        (_tile_ends(p) > vectors, "the tile ends beyond a record of its region"),
+        (_tile_ends(p, lanes) > vectors, "the tile ends beyond a record of its region"),
         (count != stack, "its region has another number of records than its tensor has matrices"),
         (p[:, col.P_LANE] + p[:, col.P_COLS] > LANES, f"the piece ends beyond lane {LANES}"),
         (p[:, col.P_K0] + p[:, col.P_ROWS] > inputs[tensor], "the piece has rows beyond the tensor's inputs"),
@@ -305,7 +317,7 @@ def _pieces(image: Image, findings: Findings) -> None:
     for mask, text in tests:
         for piece in np.flatnonzero(mask)[: max(findings.room, 1)].tolist():
             findings.field("V100", f"pieces[{piece}]", text)
-    _tiles(p, findings)
+    _tiles(p, lanes, findings)
     _shards(image, set(np.unique(tensor).tolist()), findings)
     area = np.zeros(len(image.tensors), dtype=np.int64)
     np.add.at(area, tensor, p[:, col.P_ROWS] * p[:, col.P_COLS])
@@ -334,17 +346,17 @@ def _shards(image: Image, cut: set[int], findings: Findings) -> None:
             findings.field("V100", f"tensor {t.name}, shard", f"expected {expected}, found {t.shard}")
 
 
-def _tile_ends(p: np.ndarray) -> np.ndarray:
+def _tile_ends(p: np.ndarray, vector_lanes: int) -> np.ndarray:
     """First vector after the tile of each piece: as many rows as its tallest piece, as many vectors as its last lane needs."""
     _, tile = np.unique(p[:, [col.P_REGION, col.P_VECTOR]], axis=0, return_inverse=True)
     tile = tile.reshape(-1)
     rows, lanes = (np.zeros(len(p), dtype=np.int64) for _ in range(2))
     np.maximum.at(rows, tile, p[:, col.P_ROWS])
     np.maximum.at(lanes, tile, p[:, col.P_LANE] + p[:, col.P_COLS])
-    return np.asarray(p[:, col.P_VECTOR] + (rows * -(-lanes // VECTOR_LANES))[tile])
+    return np.asarray(p[:, col.P_VECTOR] + (rows * -(-lanes // vector_lanes))[tile])
 
 
-def _tiles(p: np.ndarray, findings: Findings) -> None:
+def _tiles(p: np.ndarray, lanes: int, findings: Findings) -> None:
     """Pieces of one tile have their own lanes; tiles follow each other."""
     p = p[np.lexsort((p[:, col.P_LANE], p[:, col.P_VECTOR], p[:, col.P_REGION]))]
     a, b = p[:-1], p[1:]
@@ -356,7 +368,7 @@ def _tiles(p: np.ndarray, findings: Findings) -> None:
             "two pieces of one tile share lanes",
         ),
         (
-            region & ~tile & (_tile_ends(p)[:-1] > b[:, col.P_VECTOR]),
+            region & ~tile & (_tile_ends(p, lanes)[:-1] > b[:, col.P_VECTOR]),
             "two tiles overlap",
         ),
     )

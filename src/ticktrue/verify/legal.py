@@ -68,6 +68,14 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
         return 0
     check_pace(scope)
     if findings.total == before:
-        for check in (check_machine, check_arrivals, check_ports, check_streams, check_links, check_memory, check_registers):
+        for check in (
+            check_machine,
+            check_arrivals,
+            check_ports,
+            check_streams,
+            check_links,
+            check_memory,
+            check_registers,
+        ):
             check(scope)
     return len(flat.rows)

@@ -67,7 +67,10 @@ def _kinds(s: Stored, findings: Findings) -> None:
         )
     chosen = np.maximum(source_of(s, col.T_S0), 0)
     s.each(
-        findings, "V112", (op == Op.LATCH) & (op[chosen] != Op.TOPK), "expected s0 to name a TOPK, found another op"
+        findings,
+        "V112",
+        (op == Op.LATCH) & (op[chosen] != Op.TOPK),
+        "expected s0 to name a TOPK, found another op",
     )
     loads = source_of(s, col.T_S0)
     wide = (loads >= 0) & (s.t[np.maximum(loads, 0), col.T_WIDE] > 0)
@@ -126,8 +129,15 @@ def _installed(s: Stored, findings: Findings) -> None:
     packet = install & _is(op[source], _PACKET)
     s.each(findings, "V112", packet & (t[:, col.T_WIDTH] != t[source, col.T_WIDTH]),
            "expected the width of the packet it hears, found {}", t[:, col.T_WIDTH])  # fmt: skip
-    narrowed = packet & (t[:, col.T_DTYPE] == Dtype.BF16) & (t[source, col.T_DTYPE] == Dtype.F32)
-    s.each(findings, "V112", narrowed, "installs float32 rows into a bf16 plane")
+    plane, loaded = t[:, col.T_DTYPE], t[source, col.T_DTYPE]
+    widened = (plane == Dtype.F32) & (loaded == Dtype.BF16)
+    s.each(
+        findings,
+        "V112",
+        packet & (plane != loaded) & ~widened,
+        "installs rows of type {} into a plane of another",
+        loaded,
+    )
     per_row = np.where(t[:, col.T_X0] > 0, t[:, col.T_X0], t[:, col.T_WIDTH])
     heard = np.where(packet, t[source, col.T_DTYPE], t[:, col.T_DTYPE])
     lanes = per_row * (LANES // ELEMENT_BYTES[heard])
@@ -179,39 +189,36 @@ def _version(s: Stored, findings: Findings) -> None:
     )
 
 
-def _precision(s: Stored, findings: Findings) -> None:
-    """What is stored, sent or multiplied as bf16 holds numbers that bf16 can hold: loaded as such, or CONVERTed."""
+def _held(s: Stored) -> Int64:
+    """The type that the numbers of each row's result were rounded to; float32 where they can be any."""
     op, dtype = s.op, s.t[:, col.T_DTYPE]
-    s0, s1 = source_of(s, col.T_S0), source_of(s, col.T_S1)
-    exact = (_is(op, (*_PACKET, Op.CONVERT)) & (dtype == Dtype.BF16)).astype(bool)
+    s0, s1 = np.maximum(source_of(s, col.T_S0), 0), source_of(s, col.T_S1)
+    held = np.where(_is(op, (*_PACKET, Op.CONVERT, Op.QUANTISE)), dtype, int(Dtype.F32))
     kept = _is(op, _KEEPS)
     # operands are earlier rows: as many rounds as the longest run of moves settle every row
     while True:
-        new = exact | (kept & exact[np.maximum(s0, 0)] & ((s1 < 0) | exact[np.maximum(s1, 0)]))
-        if (new == exact).all():
-            break
-        exact = new
-    rounds = (_is(op, _CUTS) | (op == Op.INSTALL)) & (dtype == Dtype.BF16)
-    heard = np.maximum(s0, 0)
+        same = kept & ((s1 < 0) | (held[np.maximum(s1, 0)] == held[s0]))
+        new = np.where(same, held[s0], held)
+        if (new == held).all():
+            return held
+        held = new
+
+
+def _precision(s: Stored, findings: Findings) -> None:
+    """What is stored, sent or multiplied in a narrow type was loaded in it, CONVERTed or QUANTISEd to it."""
+    op, dtype = s.op, s.t[:, col.T_DTYPE]
+    heard, tile = np.maximum(source_of(s, col.T_S0), 0), np.maximum(source_of(s, col.T_S1), 0)
+    held, narrow = _held(s), dtype != Dtype.F32
     raw = _is(op[heard], _PACKET) & (_lanes(s)[heard] > LANES)
+    widened = (op == Op.INSTALL) & (dtype == Dtype.F32)
+    taken = (_is(op, _CUTS) | (op == Op.INSTALL) | (op == Op.TRANSPOSE)) & narrow & ~raw & ~widened
+    text = "takes as type {} a number that it may not hold: a CONVERT or QUANTISE is missing"
+    s.each(findings, "V112", taken & (held[heard] != dtype), text, dtype)
+    plane = (op == Op.PASS) & (KIND[op[tile]] == Kind.INSTALL) & (dtype[tile] != Dtype.F32)
     s.each(
         findings,
         "V112",
-        rounds & ~raw & ~exact[heard],
-        "takes as bf16 a number that bf16 may not hold: a CONVERT is missing",
-    )
-    tile = np.maximum(s1, 0)
-    narrow = (op == Op.PASS) & (KIND[op[tile]] == Kind.INSTALL) & (dtype[tile] == Dtype.BF16)
-    s.each(
-        findings,
-        "V112",
-        narrow & ~exact[heard],
-        "passes a number that bf16 may not hold through a bf16 plane",
-    )
-    turned = (op == Op.TRANSPOSE) & (dtype == Dtype.BF16)
-    s.each(
-        findings,
-        "V112",
-        turned & ~exact[heard],
-        "takes as bf16 a number that bf16 may not hold: a CONVERT is missing",
+        plane & (held[heard] != dtype[tile]),
+        "passes a number that type {} may not hold through a plane of it",
+        dtype[tile],
     )

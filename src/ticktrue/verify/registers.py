@@ -67,7 +67,9 @@ def _name(register: tuple[int, int]) -> str:
 
 def _unwritten(scope: Scope, r: int, register: tuple[int, int]) -> None:
     issue = int(scope.rows[r, col.C_ISSUE])
-    message = f"cycle {issue:_}: {scope.name(r)} reads the {_name(register)}, which nothing wrote in this step"
+    message = (
+        f"cycle {issue:_}: {scope.name(r)} reads the {_name(register)}, which nothing wrote in this step"
+    )
     scope.add("V103", r, message, cycle=issue)
 
 

@@ -25,7 +25,7 @@ LINK = np.array([i.op in {Op.SEND, Op.RECEIVE} for i in OPS])
 YIELDS = np.array([i.kind in {Kind.SOURCE, Kind.MAP, Kind.REDUCE, Kind.RESHAPE, Kind.PASS} for i in OPS])
 """Ops whose result lies on streams."""
 
-ELEMENT_BYTES = np.array([2, 4], dtype=np.int64)
+ELEMENT_BYTES = np.array([2, 4, 1, 1], dtype=np.int64)
 """Bytes of an element by dtype: bf16, float32. Others are not in this version of the format."""
 
 

@@ -81,6 +81,15 @@ def test_quiet_prints_the_text_alone(cli, model):
     assert ran.err == ""
 
 
+def test_a_base_model_continues_the_prompt_and_says_so(cli, model):
+    flags = ("--max-tokens", "2", "--chips", "2", "--model", model)
+    raw, ran = cli("run", "abc", "--raw", *flags), cli("run", "abc", *flags)
+    assert "no chat template" in ran.err
+    assert "no chat template" not in raw.err
+    assert ran.out.splitlines()[0] == raw.out.splitlines()[0]
+    assert cli("run", "abc", *flags, "--quiet").err == ""
+
+
 def test_one_token_has_no_decode_step(cli, model):
     ran = cli("run", "abc", "--raw", "--max-tokens", "1", "--chips", "2", "--model", model, "--json")
     assert ran.document["decode"] is None

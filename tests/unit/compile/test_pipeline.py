@@ -55,7 +55,8 @@ def test_a_context_past_the_image_is_refused() -> None:
 
 
 def test_tokens_go_to_the_next_larger_kind() -> None:
-    assert [tokens_kind(n) for n in (1, 2, 3, 5, 7, 8, 9, 64)] == [1, 2, 4, 8, 8, 8, 64, 64]
+    assert [tokens_kind(n) for n in (1, 2, 3, 5, 7, 8, 9, 16, 17)] == [1, 2, 4, 8, 8, 8, 16, 16, 32]
+    assert [tokens_kind(n) for n in (33, 64, 65, 128, 129, 256)] == [64, 64, 128, 128, 256, 256]
 
 
 @pytest.mark.parametrize(

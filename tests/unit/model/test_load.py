@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -33,8 +34,7 @@ def test_directory_and_file(tmp_path: Path) -> None:
 def test_registry_has_the_default_and_says_what_runs() -> None:
     models = list_models()
     assert models[0].name == DEFAULT_MODEL == "smollm2-135m-instruct"
-    assert [model.name for model in models if model.runnable] == [DEFAULT_MODEL]
-    assert {model.status for model in models[1:]} == {"not runnable yet"}
+    assert {model.status for model in models if model.runnable} == {"runnable"}
     assert len({model.file for model in models}) == len(models) == 4
     for model in models:
         assert re.fullmatch("[0-9a-f]{64}", model.sha256)
@@ -65,11 +65,21 @@ def test_near_name_is_suggested() -> None:
     assert (refusal.value.code, refusal.value.hint) == ("T340", "did you mean smollm2-135m-instruct?")
 
 
-def test_model_that_does_not_run_yet(tmp_path: Path) -> None:
+def test_model_that_does_not_run_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = replace(registry_model("gemma-3-270m"), runnable=False)
+    monkeypatch.setattr("ticktrue.model.load.registry_model", lambda _: later)
     with pytest.raises(UnsupportedModel, match="not runnable yet") as refusal:
-        load_model("gemma3-270m", cache=tmp_path)
+        load_model("gemma-3-270m", cache=tmp_path)
     assert refusal.value.code == "T334"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_registry_models_and_their_parts() -> None:
+    models = {model.name: model for model in list_models()}
+    assert list(models) == [DEFAULT_MODEL, "gemma-3-270m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"]
+    assert [len(model.parts) for model in models.values()] == [1, 4, 6, 22]
+    assert [model.licence for model in models.values()] == ["Apache-2.0", "Gemma", "Apache-2.0", "Apache-2.0"]
+    assert all(model.runnable and model.file.endswith(".gguf") for model in models.values())
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,98 @@ def test_user_defined_tokens_are_kept_by_decode(tmp_path: Path) -> None:
     assert user.decode([BOS, EOS]) == "<|eos|>"
 
 
+PIECES = [
+    "<bos>",
+    "<eos>",
+    "<unk>",
+    *(f"<0x{byte:02X}>" for byte in range(256)),
+    "  ",
+    "\n\n",
+    "\u2581",
+    *"theclo",
+    "th",
+]
+PIECES += ["he", "the", "\u2581the", "\u2581\u2581", "hello"]
+
+
+def pieces_from_gguf(tmp_path: Path, **values: object) -> Tokenizer:
+    """A small SentencePiece BPE: "th" scores better than "he", so "the" is th + e; "hello" has no parts."""
+    types = [3, 3, 2, *[6] * 256, 4, 4] + [1] * (len(PIECES) - 261)
+    fields = {
+        "model": "llama",
+        "tokens": PIECES,
+        "token_type": types,
+        "scores": [float(-i) for i in range(len(PIECES))],
+        "unknown_token_id": 2,
+        "add_space_prefix": False,
+    }
+    return from_gguf(tmp_path, **(fields | values))
+
+
 @pytest.mark.parametrize(
-    ("key", "value"), [("pre", "tekken"), ("pre", "default"), ("model", "llama"), ("model", "bert")]
+    ("text", "pieces"),
+    [
+        ("the", ["the"]),
+        (" the", ["\u2581the"]),
+        ("hethe", ["he", "the"]),
+        ("the  the", ["the", "  ", "the"]),
+        ("t   t", ["t", "  ", "\u2581", "t"]),
+        ("e\n\n\n", ["e", "\n\n", "<0x0A>"]),
+        ("hello", ["he", "l", "l", "o"]),
+        ("té", ["t", "<0xC3>", "<0xA9>"]),
+    ],
+)
+def test_sentence_piece(tmp_path: Path, text: str, pieces: list[str]) -> None:
+    tokenizer = pieces_from_gguf(tmp_path)
+    assert spelled(tokenizer, text) == pieces
+    assert tokenizer.decode(tokenizer.encode(text, add_special=False)) == text
+
+
+def test_sentence_piece_adds_bos_unless_told_otherwise(tmp_path: Path) -> None:
+    assert pieces_from_gguf(tmp_path).encode("t", add_special=False) == [PIECES.index("t")]
+    silent = pieces_from_gguf(tmp_path, add_bos_token=False)
+    assert silent.encode("t") == [PIECES.index("t")]
+    adding = pieces_from_gguf(tmp_path, add_bos_token=True)
+    assert adding.encode("t") == [BOS, PIECES.index("t")]
+
+
+@pytest.mark.parametrize("skip", [True, False])
+@given(ids=st.lists(st.integers(0, len(PIECES) + 2) | st.integers(195, 260)))
+def test_sentence_piece_stream_gives_the_whole_text(pieces: Tokenizer, skip: bool, ids: list[int]) -> None:
+    stream = pieces.stream(skip_special=skip)
+    text = "".join(stream.push(token) for token in ids) + stream.finish()
+    assert text == pieces.decode(ids, skip_special=skip)
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return pieces_from_gguf(tmp_path_factory.mktemp("pieces"))
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "code", "named"),
+    [
+        ({"add_space_prefix": True}, UnsupportedModel, "T332", "add_space_prefix"),
+        ({"scores": [0.0]}, InputError, "T347", "1 scores"),
+        ({"unknown_token_id": 5_000}, InputError, "T347", "unknown_token_id"),
+        (
+            {"tokens": ["<0xzz>" if piece == "<0x41>" else piece for piece in PIECES]},
+            InputError,
+            "T347",
+            "<0x41>",
+        ),
+    ],
+)
+def test_sentence_piece_that_cannot_be_read(
+    tmp_path: Path, values: dict[str, object], error: type[Exception], code: str, named: str
+) -> None:
+    with pytest.raises(error, match=named) as refusal:
+        pieces_from_gguf(tmp_path, **values)
+    assert refusal.value.code == code  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("pre", "tekken"), ("pre", "default"), ("model", "t5"), ("model", "bert")]
 )
 def test_unknown_kind_is_named(tmp_path: Path, key: str, value: str) -> None:
     with pytest.raises(UnsupportedModel, match=f"'{value}' is not supported") as refusal:

@@ -7,6 +7,7 @@ import numpy as np
 from ticktrue.hw import load_system
 from ticktrue.isa import OPS, Dtype, Op, OpTable
 from ticktrue.program import (
+    AttentionKey,
     Image,
     ImageKey,
     Packing,
@@ -93,7 +94,8 @@ def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, syst
     plan = Plan(chips, chips // (cp or chips), cp or chips)
     key = ImageKey(
         model="hand", spec="", weights="", system=system.name, facts=system.fact_digest(), fmt="bf16", hypothetical=True,
-        plan=plan, max_context=64, slots=1, t_max=1, vocab=1, kv_heads=1, heads=1, head_dim=64,
+        plan=plan, max_context=64, slots=1, t_max=1, vocab=1, attention=(AttentionKey(1, 1, 64, 0, 0),),
+        layer_kinds=(0,),
     )  # fmt: skip
     image = Image(key, (), (), np.zeros((0, col.P_COLUMNS), dtype=np.int32))
     templates = [r.template() for c in chains for r in c.rows]

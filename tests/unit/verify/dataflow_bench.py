@@ -9,6 +9,7 @@ from ticktrue.compile.chains import At, ChainWriter
 from ticktrue.hw import load_system
 from ticktrue.isa import Dtype
 from ticktrue.program import (
+    AttentionKey,
     Image,
     ImageKey,
     Output,
@@ -52,7 +53,8 @@ def image(fmt="bf16", chips=2, blocks=3):
     )
     key = ImageKey(
         model="bench", spec="", weights="", system="tiny-4", facts="", fmt=fmt, hypothetical=True, plan=Plan(chips, 1, chips),
-        max_context=64 * blocks, slots=1, t_max=4, vocab=VOCAB, kv_heads=KV_HEADS, heads=KV_HEADS, head_dim=HEAD_DIM,
+        max_context=64 * blocks, slots=1, t_max=4, vocab=VOCAB,
+        attention=(AttentionKey(KV_HEADS, KV_HEADS, HEAD_DIM, 0, 0),), layer_kinds=(0,),
     )  # fmt: skip
     return Image(key, tensors, regions, pieces.astype(np.int32))
 

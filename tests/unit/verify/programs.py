@@ -11,6 +11,7 @@ import numpy as np
 from ticktrue.hw import System, load_system
 from ticktrue.isa import OPS, Dtype, Kind, Op, OpTable, Unit
 from ticktrue.program import (
+    AttentionKey,
     Image,
     ImageKey,
     Output,
@@ -164,7 +165,8 @@ def image_of(system: System, plan: Plan) -> Image:
     table = OpTable.of(system.chip)
     key = ImageKey(
         model="hand", spec="", weights="", system=system.name, facts=system.fact_digest(), fmt="bf16", hypothetical=False,
-        plan=plan, max_context=64 * BLOCKS - TOKENS, slots=1, t_max=TOKENS, vocab=VOCAB, kv_heads=1, heads=1, head_dim=64,
+        plan=plan, max_context=64 * BLOCKS - TOKENS, slots=1, t_max=TOKENS, vocab=VOCAB,
+        attention=(AttentionKey(1, 1, 64, 0, 0),), layer_kinds=(0,),
     )  # fmt: skip
     rank = -(-320 // plan.chips)
     tensors = (

@@ -55,14 +55,26 @@ def _region(draw: st.DrawFn, program: Program) -> Program:
 
 def _key(draw: st.DrawFn, program: Program) -> Program:
     if draw(st.booleans()):
-        field = draw(
-            st.sampled_from(["max_context", "slots", "t_max", "vocab", "kv_heads", "heads", "head_dim"])
-        )
+        field = draw(st.sampled_from(["max_context", "slots", "t_max", "vocab"]))
         return p.with_key(program, **{field: draw(HUGE)})
+    if draw(st.booleans()):
+        return _attention(draw, program)
     return p.with_key(
         program,
         plan=replace(program.image.key.plan, **{draw(st.sampled_from(["chips", "h", "cp"])): draw(HUGE)}),
     )
+
+
+def _attention(draw: st.DrawFn, program: Program) -> Program:
+    """A field of a kind of attention, a layer's kind, or no kinds or layers at all."""
+    key = program.image.key
+    field = draw(st.sampled_from(["heads", "kv_heads", "head_dim", "window", "ring", "layers", "kinds"]))
+    if field == "layers":
+        kinds = draw(st.lists(st.one_of(st.sampled_from([-1, 0, 1]), HUGE), max_size=3))
+        return p.with_key(program, layer_kinds=tuple(kinds))
+    if field == "kinds":
+        return p.with_key(program, attention=key.attention * draw(st.integers(0, 2)))
+    return p.with_key(program, attention=(replace(key.attention[0], **{field: draw(HUGE)}),))
 
 
 def _tensor(draw: st.DrawFn, program: Program) -> Program:
@@ -119,6 +131,13 @@ def test_a_program_without_timetables_is_legal() -> None:
     verdict = verify(replace(GOOD, timetables=()), SYSTEM)
     assert verdict.clean
     assert (verdict.rows, verdict.timetables) == (0, 0)
+
+
+@pytest.mark.parametrize("p0", [-2, -1, 0, 1])
+@pytest.mark.parametrize("kinds", [0, 1])
+def test_a_program_without_layers_or_kinds_of_attention(kinds: int, p0: int) -> None:
+    bare = p.with_key(GOOD, layer_kinds=(), attention=GOOD.image.key.attention[:kinds])
+    assert not verify(p.with_region(bare, "k", p0=p0), SYSTEM).clean
 
 
 def test_a_program_without_regions_and_pieces() -> None:

@@ -317,7 +317,8 @@ FAULTS = [
     Fault("V112", "more blocks than the image holds", lambda g: kind(g, blocks=9)),
     Fault("V112", "blocks beyond any memory", lambda g: kind(g, blocks=10**12)),
     Fault("V112", "more tokens than positions", lambda g: kind(p.with_key(g, max_context=1, t_max=511), tokens=65, blocks=1)),
-    Fault("V112", "two slots", lambda g: kind(g, slots=2)),
+    Fault("V112", "two slots", lambda g: p.with_timetable(
+        kind(g, slots=2), outputs=tuple(replace(o, rows=2) for o in g.timetables[0].outputs))),
     Fault("V112", "logits of some rows", lambda g: kind(g, logits="some")),
     Fault("V112", "an output of no region", lambda g: output(g, region=99)),
     Fault("V112", "a scratch region of the image's classes", lambda g: p.with_region(g, "x", cls=RegionClass.INBOX)),

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from ticktrue.model.family import Family
-from ticktrue.model.huggingface.fields import Config, Rope, decode, first, ids, layer_kinds, refuse, yarn
+from ticktrue.model.huggingface_fields import Config, Rope, decode, first, ids, layer_kinds, refuse, yarn
 from ticktrue.model.spec import Experts, LatentAttention, ModelSpec, SlidingAttention
 
 

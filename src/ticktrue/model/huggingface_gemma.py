@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from ticktrue.errors import InputError
 from ticktrue.model.family import Family
-from ticktrue.model.huggingface.fields import (
+from ticktrue.model.huggingface_fields import (
     Config,
     Rope,
     decode,
@@ -107,9 +108,7 @@ def read_gemma3(data: bytes | msgspec.Raw, path: Path) -> ModelSpec:
             "head_dim": config.head_dim,
             "rope_theta": first(full.rope_theta, config.rope_theta, 1_000_000.0),
             "rope_scaling": scaling(full, path),
-            "query_scale": 1.0 / math.sqrt(config.query_pre_attn_scalar)
-            if config.query_pre_attn_scalar > 0
-            else -1.0,
+            "query_scale": _query_scale(config, path),
             "score_softcap": config.attn_logit_softcapping or 0.0,
         },
     )
@@ -123,36 +122,13 @@ def read_gemma4(data: bytes | msgspec.Raw, path: Path) -> ModelSpec:
         UnsupportedModel: T333, naming the feature.
     """
     config = decode(data, _Gemma4, path)
-    refuse(
-        {
-            f"hidden_size_per_layer_input = {config.hidden_size_per_layer_input} (per-layer embeddings)": bool(
-                config.hidden_size_per_layer_input
-            ),
-            f"num_kv_shared_layers = {config.num_kv_shared_layers} (layers that share a KV cache)": bool(
-                config.num_kv_shared_layers
-            ),
-            "enable_moe_block (experts beside the feed-forward block)": config.enable_moe_block,
-            "use_double_wide_mlp": config.use_double_wide_mlp,
-            "use_bidirectional_attention = 'all'": config.use_bidirectional_attention == "all",
-            "per_layer_config": config.per_layer_config is not None,
-        },
-        path,
-    )
+    _refuse_gemma4(config, path)
     ropes = config.rope_parameters or {
         "full_attention": Rope(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1_000_000.0),
         "sliding_attention": Rope(rope_theta=10_000.0),
     }
     full, local = (ropes.get(f"{kind}_attention") or Rope() for kind in ("full", "sliding"))
-    fraction = first(full.partial_rotary_factor, 1.0)
-    refuse(
-        {
-            f"partial_rotary_factor = {local.partial_rotary_factor} in sliding layers": local.partial_rotary_factor
-            not in {None, 1.0},
-            f"partial_rotary_factor = {fraction} with RoPE {full.kind!r}": fraction != 1.0
-            and full.kind != "proportional",
-        },
-        path,
-    )
+    fraction = _fraction(full, local, path)
     sliding = SlidingAttention(
         window=config.sliding_window,
         kv_heads=config.num_key_value_heads,
@@ -182,6 +158,51 @@ def read_gemma4(data: bytes | msgspec.Raw, path: Path) -> ModelSpec:
             "layer_scalar": True,
         },
     )
+
+
+def _query_scale(config: _Gemma3, path: Path) -> float:
+    scalar = config.query_pre_attn_scalar
+    if not (math.isfinite(scalar) and scalar > 0):
+        raise InputError(
+            f"query_pre_attn_scalar must be a finite number above 0, found {scalar!r}",
+            code="T342",
+            where=str(path),
+        )
+    return 1.0 / math.sqrt(scalar)
+
+
+def _refuse_gemma4(config: _Gemma4, path: Path) -> None:
+    """Refuse, by name, what the smaller models of the family have."""
+    refuse(
+        {
+            f"hidden_size_per_layer_input = {config.hidden_size_per_layer_input} (per-layer embeddings)": bool(
+                config.hidden_size_per_layer_input
+            ),
+            f"num_kv_shared_layers = {config.num_kv_shared_layers} (layers that share a KV cache)": bool(
+                config.num_kv_shared_layers
+            ),
+            "enable_moe_block (experts beside the feed-forward block)": config.enable_moe_block,
+            "use_double_wide_mlp": config.use_double_wide_mlp,
+            "use_bidirectional_attention = 'all'": config.use_bidirectional_attention == "all",
+            "per_layer_config": config.per_layer_config is not None,
+        },
+        path,
+    )
+
+
+def _fraction(full: Rope, local: Rope, path: Path) -> float:
+    """The part of the pairs that turns in full layers."""
+    fraction = first(full.partial_rotary_factor, 1.0)
+    refuse(
+        {
+            f"partial_rotary_factor = {local.partial_rotary_factor} in sliding layers": local.partial_rotary_factor
+            not in {None, 1.0},
+            f"partial_rotary_factor = {fraction} with RoPE {full.kind!r}": fraction != 1.0
+            and full.kind != "proportional",
+        },
+        path,
+    )
+    return fraction
 
 
 def _kinds(config: _Gemma, pattern: int, path: Path) -> tuple[LayerKind, ...]:

@@ -7,7 +7,7 @@ import msgspec
 
 from ticktrue.errors import UnsupportedModel
 from ticktrue.model.family import Family
-from ticktrue.model.huggingface.fields import (
+from ticktrue.model.huggingface_fields import (
     Plain,
     decode,
     ids,

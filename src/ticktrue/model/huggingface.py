@@ -1,21 +1,38 @@
 """config.json to ModelSpec: picks the family's reader."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
 from ticktrue.errors import InputError
 from ticktrue.model.family import PLANNED, Family, check_runnable, family_of
-from ticktrue.model.huggingface.fields import decode, ids
-from ticktrue.model.huggingface.gemma import read_gemma3, read_gemma4
-from ticktrue.model.huggingface.plain import read_llama, read_mistral, read_qwen, read_qwen_moe
-from ticktrue.model.huggingface.planned import read_deepseek, read_gpt_oss
+from ticktrue.model.huggingface_fields import decode, ids
+from ticktrue.model.huggingface_gemma import read_gemma3, read_gemma4
+from ticktrue.model.huggingface_plain import read_llama, read_mistral, read_qwen, read_qwen_moe
+from ticktrue.model.huggingface_planned import read_deepseek, read_gpt_oss
 from ticktrue.model.spec import ModelSpec
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 
+
+_READERS: Mapping[Family, Callable[[bytes | msgspec.Raw, Path], ModelSpec]] = MappingProxyType(
+    {
+        Family.LLAMA: read_llama,
+        Family.MISTRAL: read_mistral,
+        Family.QWEN2: partial(read_qwen, family=Family.QWEN2),
+        Family.QWEN3: partial(read_qwen, family=Family.QWEN3),
+        Family.QWEN3_MOE: read_qwen_moe,
+        Family.GEMMA3: read_gemma3,
+        Family.GEMMA4: read_gemma4,
+        Family.GPT_OSS: read_gpt_oss,
+        Family.DEEPSEEK_V3: read_deepseek,
+    }
+)
 
 _NO_TEXT = msgspec.Raw(b"null")
 
@@ -66,28 +83,8 @@ def read_spec(path: Path) -> ModelSpec:
     untied = False
     if bytes(kind.text_config) != bytes(_NO_TEXT):
         data, untied = kind.text_config, kind.tie_word_embeddings is False
-    spec = _read_family(family, data, path)
+    spec = _READERS[family](data, path)
     return replace(spec, tied_embeddings=False) if untied else spec
-
-
-def _read_family(family: Family, data: bytes | msgspec.Raw, path: Path) -> ModelSpec:
-    match family:
-        case Family.MISTRAL:
-            return read_mistral(data, path)
-        case Family.QWEN2 | Family.QWEN3:
-            return read_qwen(data, path, family)
-        case Family.QWEN3_MOE:
-            return read_qwen_moe(data, path)
-        case Family.GEMMA3:
-            return read_gemma3(data, path)
-        case Family.GEMMA4:
-            return read_gemma4(data, path)
-        case Family.GPT_OSS:
-            return read_gpt_oss(data, path)
-        case Family.DEEPSEEK_V3:
-            return read_deepseek(data, path)
-        case _:
-            return read_llama(data, path)
 
 
 def _read(path: Path) -> bytes:
