@@ -19,7 +19,7 @@ from ticktrue.execute import Machine
 from ticktrue.hw import System
 from ticktrue.isa import Draw
 from ticktrue.model import Weights, load_model
-from ticktrue.program import Program, StepKind, Timetable, decode, encode
+from ticktrue.program import Plan, Program, StepKind, Timetable, decode, encode
 from ticktrue.program import columns as col
 from ticktrue.program.types import Packing, RegionClass
 from ticktrue.sim import Timing, simulate
@@ -85,14 +85,21 @@ def results(program: Program, weights: Weights, system: System) -> list[np.ndarr
     return out
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
+PLANS = [
+    pytest.param(("groq3-lpx-tray", Plan(6, 3, 2)), id="tray"),
+    pytest.param(("groq3-lpx-32x8", Plan(16, 1, 16, 8)), id="rack", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def base(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Base:
+    on, plan = request.param
     directory: Path = tmp_path_factory.mktemp("mutation")
-    model = load_model(str(write_llama(directory / "m", 0)))
-    stepper = Stepper.make(model.spec, model.weights(), 6, "bf16", 150)
+    model = load_model(str(write_llama(directory / "m", 0, layers=1 if plan.tray else 2)))
+    stepper = Stepper.make(model.spec, model.weights(), plan.chips, "bf16", 150, on)
     proved = compile_timetable(model.spec, stepper.system, stepper.image, KIND)  # with the graph's digest
     program = Program(stepper.image, (proved,))
-    assert (program.image.key.plan.h, program.image.key.plan.cp) == (3, 2)
+    assert program.image.key.plan == plan
     timing = simulate(program, stepper.system)
     return Base(
         program, stepper.system, stepper.weights, timing, results(program, stepper.weights, stepper.system)
@@ -192,7 +199,7 @@ def fields_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
     for field in KEY:
         new = other(rng, getattr(key, field))
         out.append(Mutant(with_image(program, key=replace(key, **{field: new})), f"key.{field}", f"-> {new}"))
-    for field in ("chips", "h", "cp"):
+    for field in ("chips", "h", "cp", "tray"):
         new = other(rng, getattr(key.plan, field))
         changed_key = replace(key, plan=replace(key.plan, **{field: new}))
         out.append(Mutant(with_image(program, key=changed_key), f"plan.{field}", f"-> {new}"))
@@ -210,6 +217,8 @@ def fields_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
                 with_timetable(program, kind=replace(t.kind, **{field: new})), f"kind.{field}", f"-> {new}"
             )
         )
+    new = other(rng, t.deskew)
+    out.append(Mutant(with_timetable(program, deskew=new), "deskew", f"{t.deskew} -> {new}"))
     new = other(rng, t.duration)
     out.append(Mutant(with_timetable(program, duration=new), "duration", f"{t.duration} -> {new}"))
     return out

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.rows import assemble, float_bits
-from ticktrue.compile.step import Step, all_gather, merge
+from ticktrue.compile.step import Step, all_gather, merge, relay
 from ticktrue.isa import Dtype, Op, RegFn
 from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES
 from ticktrue.partition import AttentionShapes, Cut
@@ -56,7 +56,8 @@ def append(t: Attending) -> None:
         for slot in range(s.slots):
             for group in range(groups):
                 for beat in range(beats):
-                    name = f"{t.label}.append_{'kv'[which]}[{slot}.{group}.{beat}]"
+                    number = f"{slot}.{group}.{beat}" if beats > 1 else f"{slot}.{group}"
+                    name = f"{t.label}.append_{'kv'[which]}[{number}]"
                     _append(t, name, (which, source, slot, group), (made, kept, groups, beat, beats))
 
 
@@ -232,17 +233,19 @@ def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
     )
 
     def load(c: Chain, pace: int) -> int:
-        # q stated: a single row per unit has no p that could keep the pace
-        pr = progress(rows, units, p=pace, q=rows * pace) if units > 1 else progress(rows, p=pace)
-        return c.load(step.at(t.name("olm"), 0, w, per_unit), pr, Dtype.F32, w)
+        both = rows > 1 and units > 1  # else one run of equal steps: one row of each unit, or all of one
+        pr = progress(rows, units, p=pace) if both else progress(rows * units, p=pace)
+        return c.load(step.at(t.name("olm"), 0, w if rows > 1 else per_unit, per_unit), pr, Dtype.F32, w)
 
     c = step.chain(f"{label}.partial.keep")
     c.store(load(c, c.pace(w)), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
     c.end()
     c = step.chain(f"{label}.partial.gather")
-    x = c.exchange(load(c, step.writer.slots[col.PATTERN_CONTEXT] * w), col.PATTERN_CONTEXT, Dtype.F32, w)
-    c.store(x, replace(at, rank_fn=col.RANK_FROM), Dtype.F32, w, peers=True)
+    first = step.near(col.PATTERN_CONTEXT)
+    x = c.exchange(load(c, step.writer.slots[first] * w), first, Dtype.F32, w)
+    c.store(x, replace(at, pattern=first, rank_fn=col.RANK_FROM), Dtype.F32, w, peers=True)
     c.end()
+    relay(step, f"{label}.partial", at, (units * rows, Dtype.F32, w))
 
 
 def combine_remote(t: Attending) -> None:

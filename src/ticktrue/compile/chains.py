@@ -12,6 +12,7 @@ from ticktrue.hw import System
 from ticktrue.isa import OPS, Dtype, Kind, Op, OpTable, Unit
 from ticktrue.program import Plan, Region
 from ticktrue.program import columns as col
+from ticktrue.schedule import link_times
 
 TemplateKey = tuple[tuple[int, ...], ...]
 UNSET = -1
@@ -82,8 +83,8 @@ class ChainWriter:
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """Slot of the slowest link of each pattern, cycles."""
-        return tuple(self._solver.slot)
+        """Cycles from vector to vector on the links of each pattern: their slot, or longer where FIFOs are short."""
+        return tuple(self._solver.link.pace.tolist())
 
     def chain(self, label: str) -> "Chain":
         """A new, empty chain."""
@@ -243,14 +244,7 @@ class _Offsets:
 
     def __init__(self, table: OpTable, plan: Plan, system: System) -> None:
         self._table = table
-        latency, slots = system.latency_matrix(), system.slot_matrix()
-        self._link = [0, 0, 0]
-        self.slot = [0, 0, 0]
-        for pattern in range(3):
-            size = plan.size(pattern)
-            pairs = [(c, plan.member(pattern, c, i)) for c in range(plan.chips) for i in range(size)]
-            self._link[pattern] = max((int(latency[a, b]) for a, b in pairs if a != b), default=0)
-            self.slot[pattern] = max((int(slots[a, b]) for a, b in pairs if a != b), default=0)
+        self.link = link_times(plan, system)
 
     def hold(self, rows: TemplateKey, r: int) -> int:
         """Cycles one event of a template row holds its port."""
@@ -261,7 +255,7 @@ class _Offsets:
             loading = self.hold(rows, source) if rows[source][col.T_WIDE] else 1
             return max(loading, -(-width * 320 // self._table.weight_load_bytes))
         if op in {Op.SEND, Op.RECEIVE}:
-            return self.slot[row[col.T_PATTERN]] * width
+            return int(self.link.slot[row[col.T_PATTERN]]) * width
         unit = Unit.MEM_WIDE if row[col.T_WIDE] else OPS[op].units[0]
         per_cycle = int(self._table.port_vectors[unit])
         return max(1, -(-width // per_cycle)) if per_cycle else 1
@@ -272,8 +266,10 @@ class _Offsets:
             first += (row[col.T_N] - 1) * row[col.T_P]
         if row[col.T_OP] == Op.SEND:
             pattern = row[col.T_PATTERN]
-            rest = (row[col.T_WIDTH] - 1) * self.slot[pattern]  # the latency holds the first vector's slot
-            first += self._link[pattern] + rest + self._table.guard
+            rest = (row[col.T_WIDTH] - 1) * int(
+                self.link.slot[pattern]
+            )  # the latency holds the first vector's slot
+            first += int(self.link.latency[pattern]) + rest + self._table.guard
         return first
 
     def _span(self, rows: TemplateKey, r: int) -> int:

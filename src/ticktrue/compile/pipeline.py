@@ -96,7 +96,7 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
         DoesNotFit: T310.
     """
     _check(spec, system, options)
-    plan = make_plan(kv_degree(spec), system.chips)
+    plan = make_plan(kv_degree(spec), system.chips, limit=system.gather_chips, tray=system.tray_chips)
     kv = "fp8" if options.kv == "fp8" else "f32" if options.fmt == "f32" else "bf16"
     rings = rings_of(spec, plan, options.t_max)
     blocks = image_blocks(options.max_context, options.t_max)

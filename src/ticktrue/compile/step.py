@@ -39,6 +39,10 @@ class Step:
         """Chips of one group of a pattern."""
         return self.sharded.plan.size(pattern)
 
+    def near(self, pattern: int) -> int:
+        """The pattern in which a gather of a group starts: along rails if the group spans trays, else the group itself."""
+        return col.RAIL + pattern if self.sharded.plan.split(pattern) else pattern
+
 
 def all_gather(
     step: Step, label: str, source: str, inbox: str, cut: Cut, pattern: int = col.PATTERN_ALL
@@ -56,6 +60,7 @@ def exchange(step: Step, label: str, ends: tuple[At, At], cut: Cut, events: int,
     """`events` beats from ends[0] into the inbox ends[1]: the chip's own slot (one chain) and every peer's (another).
 
     Two chains, because arrivals keep the inbox's ports busy at the links' pace and the own copy must not have to fit between.
+    Where the group spans trays, the second reaches the chips of equal place in the other trays, and a third goes on from there.
     """
     source, inbox = ends
     stride = step.s.rows * cut.width * cut.beats
@@ -66,10 +71,42 @@ def exchange(step: Step, label: str, ends: tuple[At, At], cut: Cut, events: int,
     c.end()
     if step.group(pattern) > 1:
         c = step.chain(f"{label}.gather")
-        x = c.load(source, progress(events, p=step.writer.slots[pattern] * cut.width), cut.dtype, cut.width)
-        received = c.exchange(x, pattern, cut.dtype, cut.width)
-        c.store(received, replace(at, rank_fn=col.RANK_FROM), cut.dtype, cut.width, peers=True)
+        first = step.near(pattern)
+        x = c.load(source, progress(events, p=step.writer.slots[first] * cut.width), cut.dtype, cut.width)
+        received = c.exchange(x, first, cut.dtype, cut.width)
+        c.store(received, replace(at, pattern=first, rank_fn=col.RANK_FROM), cut.dtype, cut.width, peers=True)
         c.end()
+        relay(step, label, at, (events, cut.dtype, cut.width))
+
+
+def relay(step: Step, label: str, inbox: At, what: tuple[int, Dtype, int]) -> None:
+    """Second step of a gather whose group spans trays: each chip sends on, inside its tray, what it has from every tray.
+
+    `what` = (messages of one source, their type, their vectors). Afterwards the inbox holds every source of the group, in order.
+    Nothing where the group is one tray.
+    """
+    plan, (events, dtype, width) = step.sharded.plan, what
+    base = inbox.pattern
+    if not plan.split(base):
+        return
+    tray = col.TRAY + base
+    trays, pace, apart = (
+        plan.size(col.RAIL + base),
+        step.writer.slots[tray] * width,
+        plan.inner(base) * inbox.rank_stride,
+    )
+    # one message of each source: the trays are the events, so that they stay a run of equal steps
+    steps, pr = (
+        ((width, apart), progress(events, trays, p=pace))
+        if events > 1
+        else ((apart, 0), progress(trays, p=pace))
+    )
+    at = replace(inbox, pattern=tray, step=steps[0], step2=steps[1])
+    c = step.chain(f"{label}.relay")
+    x = c.load(replace(at, rank_fn=col.RANK_OWN), pr, dtype, width)
+    received = c.exchange(x, tray, dtype, width)
+    c.store(received, replace(at, rank_fn=col.RANK_FROM), dtype, width, peers=True)
+    c.end()
 
 
 def merge(

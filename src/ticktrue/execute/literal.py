@@ -176,7 +176,7 @@ class Literal:
         if op == Op.INSTALL:
             return a
         if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK, Op.TOPK}:
-            rank = self._image.key.plan.index(row[col.C_PATTERN], chip)
+            rank = self._image.key.plan.rank(row[col.C_PATTERN], chip)
             parts = a.reshape(row[col.C_M], row[col.C_N], -1)
             return np.stack([_reduce(row, p, rank) for p in parts])[None]
         if op in {Op.TRANSPOSE, Op.SPREAD}:

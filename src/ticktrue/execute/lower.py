@@ -291,7 +291,9 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
     chips = flat.plan.chips
     address = np.stack([flat.address(c) + shift + c * memory.vectors for c in range(chips)])
     peer = np.stack([flat.peer(c) for c in range(chips)])
-    table = np.array([[flat.plan.index(p, c) for p in range(3)] for c in range(chips)], dtype=np.int64)
+    table = np.array(
+        [[flat.plan.rank(p, c) for p in range(col.PATTERNS)] for c in range(chips)], dtype=np.int64
+    )
     return Lowered(
         steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table
     )

@@ -70,6 +70,7 @@ class HopEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lanes: Text
     latency: Text
     index: str = ""
+    ports: str = ""
 
 
 class SystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +83,7 @@ class SystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hop: list[HopEntry]
     fact: dict[str, object]
     reserved: list[str] = []
+    reference: list[str] = []
 
 
 T = TypeVar("T")
@@ -112,16 +114,18 @@ def layout_of(file: SystemFile, sources: SourcesFile, where: str) -> Layout:
     """The layout that a file describes.
 
     Raises:
-        InputError: a fact that no hop, `chips` or `reserved` uses, or one that they use and that is missing.
+        InputError: a fact that no hop, `chips`, `reserved` or `reference` names, or one that they name and that is missing.
     """
-    rules = tuple(HopRule(hop.name, hop.group, hop.index, hop.lanes, hop.latency) for hop in file.hop)
-    used = {"chips", *file.reserved}
+    rules = tuple(
+        HopRule(hop.name, hop.group, hop.index, hop.lanes, hop.latency, hop.ports) for hop in file.hop
+    )
+    used = {"chips", *file.reserved, *file.reference}
     for rule in rules:
-        used |= {rule.group, rule.index, rule.lanes, rule.latency} - {""}
+        used |= {rule.group, rule.index, rule.lanes, rule.latency, rule.ports} - {""}
     for name in file.fact:
         if name not in used:
             raise InputError(
-                f"expected only facts that a hop or `reserved` names, found {name!r}",
+                f"expected only facts that a hop, `reserved` or `reference` names, found {name!r}",
                 code="T370",
                 where=where,
                 hint=nearest(name, used),
@@ -129,11 +133,11 @@ def layout_of(file: SystemFile, sources: SourcesFile, where: str) -> Layout:
     missing = sorted(used - set(file.fact))
     if missing:
         raise InputError(
-            f"expected every fact that a hop or `reserved` names, found none for {', '.join(missing)}",
+            f"expected every fact that a hop, `reserved` or `reference` names, found none for {', '.join(missing)}",
             code="T370",
             where=where,
         )
-    return Layout(_facts(file.fact, sources, where), rules, tuple(file.reserved))
+    return Layout(_facts(file.fact, sources, where), rules, tuple(file.reserved), tuple(file.reference))
 
 
 def _convert(tree: object, kind: type[T], where: str) -> T:

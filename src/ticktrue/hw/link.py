@@ -31,6 +31,9 @@ class HopClass:
 
     Two chips are joined if chip // group_chips is equal for both and chip % index_chips is equal for both,
     and no earlier class of the system joins them.
+
+    A class with `ports` joins groups of index_chips chips instead, as a dragonfly does: each chip has that many links to other
+    groups, and every two groups are joined by exactly one (see `topology.far_end`).
     """
 
     name: str
@@ -39,6 +42,7 @@ class HopClass:
     lanes: int
     latency_cycles: Cycles
     slot_cycles: Cycles
+    ports: int = 0
 
 
 def slot_cycles(chip: Chip, lanes: int) -> Cycles:

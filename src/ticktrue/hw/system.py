@@ -11,7 +11,7 @@ from ticktrue.errors import DoesNotFit, InputError, UsageError
 from ticktrue.hw.chip import Chip
 from ticktrue.hw.fact import Fact, integer_value, nearest
 from ticktrue.hw.link import HopClass, Link, slot_cycles
-from ticktrue.hw.topology import check_nest, hop_matrix, hop_of, route_digits, strides
+from ticktrue.hw.topology import check_nest, hop_matrix, hop_of, route, strides
 from ticktrue.units import Clock, Cycles
 
 
@@ -19,7 +19,7 @@ from ticktrue.units import Clock, Cycles
 class HopRule:
     """A class of links, each of its numbers given as the name of a fact of the layout.
 
-    `index` is empty where chips of any index are joined.
+    `index` is empty where chips of any index are joined; `ports` where the class is a mesh and no dragonfly.
     """
 
     name: str
@@ -27,6 +27,7 @@ class HopRule:
     index: str
     lanes: str
     latency: str
+    ports: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,13 @@ class Layout:
     Attributes:
         rules: the classes of links, nearest first.
         reserved: names of facts that count lanes used for something else than links between these chips.
+        reference: names of facts that no link takes: figures of a source that others follow from, or that follow from others.
     """
 
     facts: tuple[Fact, ...]
     rules: tuple[HopRule, ...]
     reserved: tuple[str, ...]
+    reference: tuple[str, ...] = ()
 
     def value(self, name: str) -> int:
         """The value of the layout's fact of that name.
@@ -97,6 +100,18 @@ class System:
         """Names of the classes of links, nearest first."""
         return tuple(hop.name for hop in self.hops)
 
+    @property
+    def tray_chips(self) -> int:
+        """Chips of one tray, joined each with each and, tray by tray, by their index; 0 where all chips are joined directly."""
+        places = strides(self.hops)
+        return places[0] if len(places) > 1 else 0
+
+    @property
+    def gather_chips(self) -> int:
+        """Chips, from the first, that an all-gather reaches inside trays and along equal indices: in at most two hops."""
+        places = strides(self.hops)
+        return places[min(1, len(places) - 1)]
+
     def link(self, src: int, dst: int) -> Link | None:
         """The direct link from one chip to another, or None where there is none."""
         if not (0 <= src < self.chips and 0 <= dst < self.chips):
@@ -135,7 +150,7 @@ class System:
                     code="T375",
                     where=f"system {self.name}",
                 )
-        return route_digits(src, dst, self.chips, strides(self.hops))
+        return route(src, dst, self.chips, self.hops)
 
     def facts(self) -> tuple[tuple[str, Fact], ...]:
         """Every number of the system with its owner: the chip's name, or the system's."""
@@ -148,12 +163,14 @@ class System:
         Names, titles, sources and ranges do not count.
         """
         lines = [f"chip.{fact.name}={fact.value!r} {fact.unit}" for fact in self.chip.facts]
-        lines += [f"layout.{fact.name}={fact.value!r} {fact.unit}" for fact in self.layout.facts]
+        told = [fact for fact in self.layout.facts if fact.name not in self.layout.reference]
+        lines += [f"layout.{fact.name}={fact.value!r} {fact.unit}" for fact in told]
         lines += [
             f"format.{item.format}={'absent' if item.absent else item.grade}"
             for item in self.chip.mxm_formats
         ]
         lines += [f"hop.{k}={rule!r}" for k, rule in enumerate(self.layout.rules)]
+        lines += [f"ports.{k}={rule.ports}" for k, rule in enumerate(self.layout.rules) if rule.ports]
         lines += [f"reserved={name}" for name in self.layout.reserved]
         lines += [f"chips={self.chips}"]
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
@@ -162,7 +179,7 @@ class System:
         """The first `chips` chips of this system, with the links between them.
 
         Raises:
-            UsageError: fewer than one chip.
+            UsageError: fewer than one chip, or a part of a group of a dragonfly beside whole ones: its links to the others lack.
             DoesNotFit: more chips than there are.
         """
         if chips < 1:
@@ -175,6 +192,14 @@ class System:
                 where=f"system {self.name}",
                 hint="choose a larger system: `ticktrue hw list`",
             )
+        for hop in self.hops:
+            if hop.ports and chips > hop.index_chips and chips % hop.index_chips:
+                raise UsageError(
+                    f"expected up to {hop.index_chips} chips or a multiple of that, found {chips}",
+                    code="T111",
+                    where=f"system {self.name}",
+                    hint=f"the {hop.name} links of a group of {hop.index_chips} chips start from all of them",
+                )
         return replace(self, chips=chips)
 
     def with_fact(self, name: str, value: int) -> "System":
@@ -219,6 +244,9 @@ class System:
         lanes, joined = sum(self.layout.value(name) for name in self.layout.reserved), 1
         index = 1
         for hop in self.hops:
+            if hop.ports:
+                lanes += hop.ports * hop.lanes
+                continue
             if hop.index_chips != index:
                 index, joined = hop.index_chips, 1
             peers = hop.group_chips // hop.index_chips
@@ -239,6 +267,7 @@ def _hop_class(chip: Chip, layout: Layout, rule: HopRule) -> HopClass:
         lanes=lanes,
         latency_cycles=Cycles(chip.clock.cycles_ceil(layout.value(rule.latency))),
         slot_cycles=slot_cycles(chip, lanes),
+        ports=layout.value(rule.ports) if rule.ports else 0,
     )
 
 

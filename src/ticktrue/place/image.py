@@ -214,11 +214,11 @@ def _does_not_fit(sharded: ShardedGraph, system: System, key: ImageKey, regions:
 
 def _smallest_that_fits(sharded: ShardedGraph, system: System) -> int:
     """The smallest legal degree above this one that the system has and that fits; 0 if none."""
-    spec = sharded.graph.spec
-    for chips in legal_degrees(kv_degree(spec)):
+    spec, limit, tray = sharded.graph.spec, system.gather_chips, system.tray_chips
+    for chips in legal_degrees(kv_degree(spec), limit, tray):
         if chips <= sharded.plan.chips or chips > system.full_chips:
             continue
-        plan = make_plan(kv_degree(spec), chips)
+        plan = make_plan(kv_degree(spec), chips, limit=limit, tray=tray)
         graph = replace(sharded.graph, rings=rings_of(spec, plan, sharded.graph.kind.tokens))
         if max(_arrange(partition(graph, plan), system).fill) <= OpTable.of(system.chip).group_vectors:
             return chips

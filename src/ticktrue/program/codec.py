@@ -46,6 +46,7 @@ class TimetableHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loops: tuple[Loop, ...]
     duration: int
     dataflow: str
+    deskew: int = 0
 
 
 class ImageHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,7 +91,7 @@ def _hash(*parts: bytes) -> str:
 def _timetable_header(t: Timetable) -> TimetableHeader:
     return TimetableHeader(
         kind=t.kind, scratch=t.scratch, labels="\n".join(t.labels), outputs=t.outputs, loops=t.loops,
-        duration=t.duration, dataflow=t.dataflow,
+        duration=t.duration, dataflow=t.dataflow, deskew=t.deskew,
     )  # fmt: skip
 
 
@@ -203,6 +204,7 @@ def _assemble(header: Header, arrays: dict[str, npt.NDArray[Any]], where: str) -
                 loops=h.loops,
                 duration=h.duration,
                 dataflow=h.dataflow,
+                deskew=h.deskew,
             )
         )
     return Program(image, tuple(timetables))

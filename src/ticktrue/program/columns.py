@@ -83,9 +83,12 @@ P_REGION, P_VECTOR, P_ROWS, P_LANE, P_COLS, P_TENSOR, P_K0, P_COL0 = range(8)
 P_NAMES = ("region", "vector", "rows", "lane", "cols", "tensor", "k0", "col0")
 P_COLUMNS = len(P_NAMES)
 
-# patterns of communication: who is in the group
-PATTERN_ALL, PATTERN_CONTEXT, PATTERN_HEADS = range(3)
+# patterns of communication: who is in the group. Where a group spans trays, RAIL + base are its members of equal place in every
+# tray, TRAY + base those in the chip's own tray: rails first, then trays, make a gather of the whole group
+PATTERN_ALL, PATTERN_CONTEXT, PATTERN_HEADS = BASES = range(3)
+RAIL, TRAY = 3, 6
+PATTERNS = 9
 # functions of rank in an address
 RANK_NONE, RANK_OWN, RANK_FROM = range(3)
 # reasons for a chain that starts later than its ports and data allow
-ON_TIME, LATE_STREAMS = range(2)
+ON_TIME, LATE_STREAMS, LATE_QUEUE = range(3)

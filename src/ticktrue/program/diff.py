@@ -151,6 +151,8 @@ def _timetable(label: str, a: Timetable, b: Timetable) -> Iterator[Difference]:
 def _parts(label: str, a: Timetable, b: Timetable) -> Iterator[Difference]:
     if a.duration != b.duration:
         yield Difference(label, "duration_cycles", f"{a.duration:,}", f"{b.duration:,}")
+    if a.deskew != b.deskew:
+        yield Difference(label, "deskew_cycles", f"{a.deskew:,}", f"{b.deskew:,}")
     if a.dataflow != b.dataflow:
         yield Difference(label, "dataflow", a.dataflow or "(empty)", b.dataflow or "(empty)")
     yield from _things(f"{label} scratch", a.scratch, b.scratch)

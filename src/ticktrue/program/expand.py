@@ -5,6 +5,7 @@ on every chip: `Flat.address` and `Flat.peer` give what depends on the chip's ra
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +37,10 @@ class Flat:
     def rank_index(self, chip: int) -> Int64:
         """What the rank function of each row's address evaluates to on `chip`: int64[R]."""
         rows, plan = self.rows, self.plan
-        own: Int64 = np.array([plan.index(k, chip) for k in range(3)], dtype=np.int64)[rows[:, col.C_PATTERN]]
-        size = np.array([plan.size(k) for k in range(3)], dtype=np.int64)[rows[:, col.C_PATTERN]]
-        source = (own - rows[:, col.C_K]) % size
-        fn = rows[:, col.C_RANKFN]
-        return np.where(fn == col.RANK_OWN, own, np.where(fn == col.RANK_FROM, source, 0))
+        table = _tables(plan)[2, :, chip]
+        pattern, fn = rows[:, col.C_PATTERN], rows[:, col.C_RANKFN]
+        source = table[pattern, np.minimum(rows[:, col.C_K], plan.chips - 1)]
+        return np.where(fn == col.RANK_OWN, table[pattern, 0], np.where(fn == col.RANK_FROM, source, 0))
 
     def address(self, chip: int) -> Int64:
         """Absolute vector address of event (0, 0) of each memory row on `chip`, register part zero: int64[R]."""
@@ -49,16 +49,23 @@ class Flat:
     def peer(self, chip: int) -> Int64:
         """The chip a SEND goes to, or a RECEIVE comes from, on `chip`; -1 for other rows: int64[R]."""
         rows, plan = self.rows, self.plan
-        table = np.full((3, 2, plan.chips), -1, dtype=np.int64)
-        for pattern in range(3):
-            size, own = plan.size(pattern), plan.index(pattern, chip)
-            for k in range(size):
-                table[pattern, 0, k] = plan.member(pattern, chip, (own + k) % size)
-                table[pattern, 1, k] = plan.member(pattern, chip, (own - k) % size)
         op, number = rows[:, col.C_OP], rows[:, col.C_K]
         received = (op == Op.RECEIVE).astype(np.int64)
-        peer = table[rows[:, col.C_PATTERN], received, np.minimum(number, plan.chips - 1)]
+        peer = _tables(plan)[received, rows[:, col.C_PATTERN], chip, np.minimum(number, plan.chips - 1)]
         return np.where((op == Op.SEND) | (op == Op.RECEIVE), peer, -1)
+
+
+@lru_cache(maxsize=8)
+def _tables(plan: Plan) -> Int64:
+    """int64[3, patterns, chips, k]: the chip k places on, that k places back, and the latter's rank; -1 beyond the group."""
+    out = np.full((3, col.PATTERNS, plan.chips, plan.chips), -1, dtype=np.int64)
+    for pattern in range(col.PATTERNS):
+        rank = np.array([plan.rank(pattern, chip) for chip in range(plan.chips)], dtype=np.int64)
+        back = plan.reach(pattern, back=True)
+        for way, values in enumerate((plan.reach(pattern), back, rank[back])):
+            out[way, pattern, :, : values.shape[1]] = values
+    out.flags.writeable = False
+    return out
 
 
 def class_regions(image: Image, timetable: Timetable) -> tuple[Region, ...]:
@@ -92,7 +99,7 @@ def _repeat(timetable: Timetable, plan: Plan) -> tuple[Int64, Int64, Int64, Int6
     first = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     var = np.arange(int(lengths.sum()), dtype=np.int64)
     trow = var - first[chain] + start[chains[chain, 0]]
-    sizes = np.array([plan.size(k) for k in range(3)], dtype=np.int64)
+    sizes = np.array([plan.size(k) for k in range(col.PATTERNS)], dtype=np.int64)
     peers = timetable.templates[trow, col.T_PEERS] > 0
     copies = np.where(peers, sizes[timetable.templates[trow, col.T_PATTERN]] - 1, 1)
     index = np.repeat(np.arange(len(var), dtype=np.int64), copies)
@@ -204,12 +211,10 @@ def _ports(rows: Int64, table: OpTable, stated: Int64) -> None:
 def _slots(rows: Int64, plan: Plan, system: System) -> Int64:
     """Slot cycles of the slowest link of each row's pattern and k."""
     matrix = system.slot_matrix()
-    slot = np.zeros((3, plan.chips + 1), dtype=np.int64)
-    for pattern in range(3):
-        for k in range(1, plan.size(pattern)):
-            pairs = [(c, plan.member(pattern, c, (plan.index(pattern, c) + k) % plan.size(pattern)))
-                     for c in range(plan.chips)]  # fmt: skip
-            slot[pattern, k] = max(int(matrix[a, b]) for a, b in pairs)
+    slot = np.zeros((col.PATTERNS, plan.chips + 1), dtype=np.int64)
+    for pattern in range(col.PATTERNS):
+        peer = plan.reach(pattern)
+        slot[pattern, 1 : peer.shape[1]] = matrix[np.arange(plan.chips)[:, None], peer].max(axis=0)[1:]
     return slot[rows[:, col.C_PATTERN], np.minimum(rows[:, col.C_K], plan.chips)]
 
 

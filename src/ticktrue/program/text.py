@@ -67,7 +67,7 @@ def _region(r: Region) -> str:
 def _timetable(image: Image, t: Timetable) -> Iterator[str]:
     k = t.kind
     yield (f"timetable tokens={k.tokens} slots={k.slots} blocks={k.blocks} logits={word(k.logits)} sampler={word(k.sampler)} "
-           f"duration={t.duration} dataflow={word(t.dataflow)}")  # fmt: skip
+           f"duration={t.duration} deskew={t.deskew} dataflow={word(t.dataflow)}")  # fmt: skip
     yield f"# {k.label()} sha256 {timetable_digest(t)}"
     for i, r in enumerate(t.scratch):
         yield f"scratch {len(image.regions) + i} {_region(r)}"

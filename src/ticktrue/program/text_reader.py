@@ -48,6 +48,7 @@ class _Draft:
     kind: StepKind
     duration: int
     dataflow: str
+    deskew: int
     scratch: list[Region] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
@@ -141,7 +142,8 @@ class _Reader:
         text = dict(w.split("=", 1) for w in words)
         tokens, slots, blocks = (int(text.pop(n)) for n in ("tokens", "slots", "blocks"))
         kind = StepKind(tokens, slots, blocks, _text(text.pop("logits")), _text(text.pop("sampler")))
-        self._drafts.append(_Draft(kind, int(text.pop("duration")), _text(text.pop("dataflow"))))
+        duration, deskew = int(text.pop("duration")), int(text.pop("deskew"))
+        self._drafts.append(_Draft(kind, duration, _text(text.pop("dataflow")), deskew))
         if text:
             self._fail(f"unknown names: {', '.join(text)}")
 
@@ -206,6 +208,7 @@ def _finished(d: _Draft) -> Timetable:
         kind=d.kind, scratch=tuple(d.scratch), templates=_array(d.templates, np.int32, col.T_COLUMNS), template_start=start,
         chains=_array(d.chains, np.int64, 3), rows=_array(d.rows, np.int32, col.V_COLUMNS), labels=tuple(d.labels),
         outputs=tuple(d.outputs), loops=tuple(d.loops), duration=d.duration, dataflow=d.dataflow,
+        deskew=d.deskew,
     )  # fmt: skip
 
 

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+
+from ticktrue.program import columns as col
 
 SCHEMA = "ticktrue/program/v2"
 
@@ -39,27 +42,94 @@ class Packing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Tensor-parallel plan: `chips` = heads degree `h` x context degree `cp`; chip = hg * cp + c."""
+    """Tensor-parallel plan: `chips` = heads degree `h` x context degree `cp`; chip = hg * cp + c.
+
+    `tray` is the number of chips in a tray where the plan spans several of them, else 0. A group that spans trays, and whose
+    members do not all have one place in their tray, is *split*: it talks along rails, then inside trays.
+    """
 
     chips: int
     h: int
     cp: int
+    tray: int = 0
+
+    def split(self, base: int) -> bool:
+        """Whether a group of a base pattern (all, context, heads) is joined in two steps."""
+        if self.tray == 0 or self.chips <= self.tray:
+            return False
+        return (True, self.cp > self.tray, self.h > 1 and self.cp < self.tray)[base]
+
+    def inner(self, base: int) -> int:
+        """Members of a split group in one tray; the whole group where it is not split."""
+        if not self.split(base):
+            return self.size(base)
+        return self.tray // self.cp if base == col.PATTERN_HEADS else self.tray
 
     def size(self, pattern: int) -> int:
-        """Chips in one group of a communication pattern (all, context, heads)."""
-        return (self.chips, self.cp, self.h)[pattern]
+        """Chips in one group of a communication pattern; 1 for rails and trays of a group that is not split."""
+        part, base = divmod(pattern, len(col.BASES))
+        whole = (self.chips, self.cp, self.h)[base]
+        if part == 0:
+            return whole
+        if not self.split(base):
+            return 1
+        inner = self.inner(base)
+        return whole // inner if part == 1 else inner
 
     def index(self, pattern: int, chip: int) -> int:
         """Index of `chip` in its group of `pattern`."""
-        return (chip, chip % self.cp, chip // self.cp)[pattern]
+        part, base = divmod(pattern, len(col.BASES))
+        whole = (chip, chip % self.cp, chip // self.cp)[base]
+        if part == 0:
+            return whole
+        if not self.split(base):
+            return 0
+        return whole // self.inner(base) if part == 1 else whole % self.inner(base)
+
+    def rank(self, pattern: int, chip: int) -> int:
+        """What addresses and ops take as the rank of `chip`: its index, but along rails that in the whole group."""
+        part, base = divmod(pattern, len(col.BASES))
+        return self.index(base if part == 1 and self.split(base) else pattern, chip)
+
+    def ranks(self, pattern: int) -> int:
+        """Ranks there are in a pattern: one more than the greatest."""
+        part, base = divmod(pattern, len(col.BASES))
+        return self.size(base if part == 1 and self.split(base) else pattern)
 
     def member(self, pattern: int, chip: int, index: int) -> int:
         """The chip with `index` in the group of `pattern` that `chip` belongs to."""
-        if pattern == 0:
+        part, base = divmod(pattern, len(col.BASES))
+        if part > 0:
+            if not self.split(base):
+                return chip
+            inner, own = self.inner(base), self.index(base, chip)
+            return self.member(
+                base, chip, index * inner + own % inner if part == 1 else own - own % inner + index
+            )
+        if base == col.PATTERN_ALL:
             return index
-        if pattern == 1:
+        if base == col.PATTERN_CONTEXT:
             return (chip // self.cp) * self.cp + index
         return index * self.cp + chip % self.cp
+
+    def reach(self, pattern: int, *, back: bool = False) -> Int64:
+        """The chip that is k places on (or back) in the group of `pattern`: read-only int64[chips, size], k from 0."""
+        return _reach(self, pattern, back)
+
+
+@lru_cache(maxsize=64)
+def _reach(plan: Plan, pattern: int, back: bool) -> Int64:
+    size, sign = plan.size(pattern), -1 if back else 1
+    own = [plan.index(pattern, chip) for chip in range(plan.chips)]
+    out = np.array(
+        [
+            [plan.member(pattern, c, (own[c] + sign * k) % size) for k in range(size)]
+            for c in range(plan.chips)
+        ],
+        dtype=np.int64,
+    )
+    out.flags.writeable = False
+    return out
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -193,7 +263,8 @@ class Timetable:
     `scratch` regions lie in the image's arenas; their ids follow the image's. `templates` int32[template rows, T_COLUMNS]
     with rows of template k at template_start[k] .. template_start[k+1]; `chains` int64[chains, 3] = (template, start cycle,
     late reason); `rows` int32[class rows, V_COLUMNS], the rows of chain c follow those of chain c-1.
-    `digest` is the dataflow digest that `compile` took from the graph.
+    `dataflow` is the dataflow digest that `compile` took from the graph. All chips align at cycle 0 and then every `deskew`
+    cycles (0: not again in this step).
     """
 
     kind: StepKind
@@ -207,6 +278,7 @@ class Timetable:
     loops: tuple[Loop, ...]
     duration: int
     dataflow: str
+    deskew: int = 0
 
 
 @dataclass(frozen=True, slots=True)

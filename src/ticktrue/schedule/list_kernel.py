@@ -16,12 +16,13 @@ def _blocked_until(busy_a, busy_b, count, res, a, b):
 
 
 @nb.njit(cache=True)
-def _insert(busy_a, busy_b, count, res, a, b):
+def _insert(busy_a, busy_b, owner, count, res, a, b, chain):
     i = count[res]
     while i > 0 and busy_a[res, i - 1] > a:
         busy_a[res, i], busy_b[res, i] = busy_a[res, i - 1], busy_b[res, i - 1]
+        owner[res, i] = owner[res, i - 1]
         i -= 1
-    busy_a[res, i], busy_b[res, i] = a, b
+    busy_a[res, i], busy_b[res, i], owner[res, i] = a, b, chain
     count[res] += 1
 
 
@@ -74,16 +75,27 @@ def _try(u0, u1, start, use_a, use_b, use_first, use_count, use_p, use_w, busy_a
 
 
 @nb.njit(cache=True)
-def _tight(u0, u1, at, use_a, pick, busy_a, busy_b, count):
-    """Whether some port was freed just as it is taken: then it, and not the streams, decided the start."""
+def _tight(chain, u0, u1, at, use_a, pick, busy_a, busy_b, owner, count, queues):
+    """Whether some port was freed just as it is taken: then it, and not streams or a FIFO, decided the start."""
     for u in range(u0, u1):
         res, a = pick[u], at + use_a[u]
+        if res >= queues:
+            continue
         i = count[res] - 1
         while i >= 0 and busy_a[res, i] >= a:
             i -= 1
-        if i >= 0 and busy_b[res, i] == a:
+        if i >= 0 and busy_b[res, i] == a and owner[res, i] != chain:
             return True
     return False
+
+
+@nb.njit(cache=True)
+def _queued(u0, u1, pick, queues):
+    """Whether a chain takes room in a FIFO that limits its pace."""
+    found = False
+    for u in range(u0, u1):
+        found = found or pick[u] >= queues
+    return found
 
 
 @nb.njit(cache=True)
@@ -126,22 +138,25 @@ def _longer(live, need):
 @nb.njit(cache=True)
 def place(
     order, pred_of, pred_from, pred_cycles, use_of, use_a, use_b, use_first, use_count, use_p, use_w,
-    stream_of, stream_a, stream_b, stream_width, resources, streams,
+    stream_of, stream_a, stream_b, stream_width, resources, queues, streams,
 ):  # fmt: skip
-    """Start of each chain, the resource picked for each use, a late mark per chain (streams), and the chain that failed or -1.
+    """Start of each chain, the resource picked for each use, a late mark per chain, and the chain that failed or -1.
 
-    Chains come in `order`; the predecessors of chain v are pred_of[v] .. pred_of[v+1]. Uses are reservations relative to the
-    chain's start, each with `use_count` alternative resources from `use_first`.
+    Marks: 1 streams, 2 a FIFO. Chains come in `order`; the predecessors of chain v are pred_of[v] .. pred_of[v+1]. Uses are
+    reservations relative to the chain's start, each with `use_count` alternative resources from `use_first`; those from `queues`
+    on are FIFOs, which no port's order shows.
     """
     chains = len(order)
     start, late = np.zeros(chains, np.int64), np.zeros(chains, np.int64)
     pick = np.full(len(use_a), -1, np.int64)
     busy_a, busy_b = np.empty((resources, 1024), np.int64), np.empty((resources, 1024), np.int64)
+    owner = np.empty((resources, 1024), np.int64)
     count, live = np.zeros(resources, np.int64), np.zeros(1 << 18, np.int32)
     for v in order:
         at = np.int64(0)
         for e in range(pred_of[v], pred_of[v + 1]):
             at = max(at, start[pred_from[e]] + pred_cycles[e])
+        ready = at
         u0, u1 = use_of[v], use_of[v + 1]
         own = _own_streams(stream_of[v], stream_of[v + 1], stream_a, stream_b, stream_width)
         while True:
@@ -161,12 +176,18 @@ def place(
                 break
             late[v] = 1
             at += 1
-        if late[v] == 1 and _tight(u0, u1, at, use_a, pick, busy_a, busy_b, count):
-            late[v] = 0
+        if late[v] == 0 and at > ready and _queued(u0, u1, pick, queues):
+            late[v] = 2
         start[v] = at
         live[at : at + len(own)] += own
         for u in range(u0, u1):
             if count[pick[u]] == busy_a.shape[1]:
-                busy_a, busy_b = _grow(busy_a), _grow(busy_b)
-            _insert(busy_a, busy_b, count, pick[u], at + use_a[u], at + use_b[u])
+                busy_a, busy_b, owner = _grow(busy_a), _grow(busy_b), _grow(owner)
+            _insert(busy_a, busy_b, owner, count, pick[u], at + use_a[u], at + use_b[u], v)
+    for v in range(
+        chains
+    ):  # at the end, for a chain placed later may have taken the gap before an earlier one
+        u0, u1 = use_of[v], use_of[v + 1]
+        if late[v] > 0 and _tight(v, u0, u1, start[v], use_a, pick, busy_a, busy_b, owner, count, queues):
+            late[v] = 0
     return start, pick, late, np.int64(-1)

@@ -12,9 +12,11 @@ import numpy.typing as npt
 from ticktrue.errors import Unschedulable
 from ticktrue.hw import System
 from ticktrue.isa import OPS, Dtype, Kind, Op, OpTable, Unit
-from ticktrue.program import Flat, Image, RegionClass, Timetable, expand, output_progression
+from ticktrue.program import Flat, Image, Plan, RegionClass, Timetable, expand, output_progression
 from ticktrue.program import columns as col
+from ticktrue.schedule.clock import deskew_period
 from ticktrue.schedule.edges_kernel import earliest, edges
+from ticktrue.schedule.links import link_times
 from ticktrue.schedule.list_kernel import place
 from ticktrue.schedule.registers import register_edges
 
@@ -40,7 +42,8 @@ class _Resources:
         per_group = table.ports * np.array([table.mem_groups if u <= Unit.MEM_WRITE else 1 for u in Unit])
         per_group[Unit.C2C_SEND] = per_group[Unit.C2C_RECV] = max(chips, 1)
         self.first: Int64 = np.concatenate([[0], np.cumsum(per_group)]).astype(np.int64)
-        self.total = int(self.first[-1])
+        self.queues = int(self.first[-1])  # behind all ports: the FIFO at the far end of each link
+        self.total = self.queues + max(chips, 1)
 
 
 def _plane_uses(flat: Flat, res: _Resources) -> _Uses:
@@ -57,21 +60,53 @@ def _plane_uses(flat: Flat, res: _Resources) -> _Uses:
 
 
 def _link_uses(flat: Flat, res: _Resources) -> list[_Uses]:
-    """SEND and RECEIVE by the peer's distance: a context pattern wraps, so both distances it may have are reserved."""
-    rows, plan = flat.rows, flat.plan
+    """SEND and RECEIVE by the peer's distance. A pattern may wrap: every distance that a peer has on some chip is reserved."""
+    rows, distance = flat.rows, _distances(flat.plan)
     out = []
     for op, unit in ((Op.SEND, Unit.C2C_SEND), (Op.RECEIVE, Unit.C2C_RECV)):
-        for wrapped in (False, True):
-            r = np.flatnonzero((rows[:, col.C_OP] == op) & ((rows[:, col.C_PATTERN] == 1) | (not wrapped)))
-            k = rows[r, col.C_K]
-            pattern = rows[r, col.C_PATTERN]
-            distance = np.where(pattern == col.PATTERN_HEADS, k * plan.cp, k)
-            distance = (distance - plan.cp if wrapped else distance) % plan.chips
-            keep = np.ones(len(r), dtype=bool) if not wrapped else distance != k % plan.chips
-            r, distance = r[keep], distance[keep]
+        for way in range(distance.shape[2]):
+            r = np.flatnonzero(rows[:, col.C_OP] == op)
+            to = distance[rows[r, col.C_PATTERN], rows[r, col.C_K], way]
+            r, to = r[to >= 0], to[to >= 0]
             a = rows[r, col.C_ISSUE]
-            out.append(_Uses(rows[r, col.C_CHAIN], r, a, a + rows[r, col.C_SPAN], res.first[unit] + distance,
+            out.append(_Uses(rows[r, col.C_CHAIN], r, a, a + rows[r, col.C_SPAN], res.first[unit] + to,
                              np.ones(len(r), dtype=np.int64)))  # fmt: skip
+    return out
+
+
+def _distances(plan: Plan) -> Int64:
+    """int64[patterns, k, ways]: how far on (modulo chips) the peer k of a pattern is, once for each way on any chip; else -1."""
+    own, found = np.arange(plan.chips)[:, None], []
+    for pattern in range(col.PATTERNS):
+        far = (plan.reach(pattern) - own) % plan.chips
+        found.append([np.unique(column) for column in far.T[1:]])
+    ways = max((len(u) for columns in found for u in columns), default=0)
+    out = np.full((col.PATTERNS, plan.chips, ways), -1, dtype=np.int64)
+    for pattern, columns in enumerate(found):
+        for k, unique in enumerate(columns, start=1):
+            out[pattern, k, : len(unique)] = unique
+    return out
+
+
+def _queue_uses(flat: Flat, res: _Resources, system: System) -> list[_Uses]:
+    """Where a link's pace is slower than its slot, a SEND keeps others off the link until the FIFO has room again."""
+    rows, times = flat.rows, link_times(flat.plan, system)
+    slower = times.pace - times.slot
+    out = []
+    if slower.any():
+        distance = _distances(flat.plan)
+        for way in range(distance.shape[2]):
+            r = np.flatnonzero((rows[:, col.C_OP] == Op.SEND) & (slower[rows[:, col.C_PATTERN]] > 0))
+            to = distance[rows[r, col.C_PATTERN], rows[r, col.C_K], way]
+            r, to = r[to >= 0], to[to >= 0]
+            a = rows[r, col.C_ISSUE]
+            b = (
+                a
+                + rows[r, col.C_SPAN]
+                - rows[r, col.C_W]
+                + rows[r, col.C_WIDTH] * times.pace[rows[r, col.C_PATTERN]]
+            )
+            out.append(_Uses(rows[r, col.C_CHAIN], r, a, b, res.queues + to, np.ones(len(r), dtype=np.int64)))
     return out
 
 
@@ -166,7 +201,7 @@ def schedule(image: Image, timetable: Timetable, system: System) -> Timetable:
     """The timetable with a start for every chain, a port for every row, and its duration.
 
     Raises:
-        Unschedulable: T320, naming the chain that no cycle can hold.
+        Unschedulable: T320, naming the chain that no cycle can hold; T321, T322 where clocks or FIFOs allow no timetable.
     """
     flat = expand(image, timetable, system)
     chains = len(timetable.chains)
@@ -175,13 +210,19 @@ def schedule(image: Image, timetable: Timetable, system: System) -> Timetable:
     order = np.lexsort((np.arange(chains), key)).astype(np.int64)
     res = _Resources(flat.table, flat.plan.chips)
     uses, use_of = _sorted_uses(
-        [_port_uses(flat, res), _plane_uses(flat, res), *_link_uses(flat, res)], chains
+        [
+            _port_uses(flat, res),
+            _plane_uses(flat, res),
+            *_link_uses(flat, res),
+            *_queue_uses(flat, res, system),
+        ],
+        chains,
     )
     stream_of, stream_a, stream_b, stream_width = _streams(flat)
     pred_of = np.searchsorted(ev, np.arange(chains + 1)).astype(np.int64)
     start, pick, late, failed = place(
         order, pred_of, eu, ew, use_of, uses.a, uses.b, uses.first, uses.count, *_periods(flat, uses),
-        stream_of, stream_a, stream_b, stream_width, res.total, flat.table.streams,
+        stream_of, stream_a, stream_b, stream_width, res.total, res.queues, flat.table.streams,
     )  # fmt: skip
     if failed >= 0:
         raise Unschedulable(
@@ -191,7 +232,8 @@ def schedule(image: Image, timetable: Timetable, system: System) -> Timetable:
     chains_out = timetable.chains.copy()
     chains_out[:, 1], chains_out[:, 2] = start, late
     placed = replace(timetable, chains=chains_out, rows=_stated_ports(flat, timetable, uses, pick, res))
-    return replace(placed, duration=_duration(flat, start))
+    duration = _duration(flat, start)
+    return replace(placed, duration=duration, deskew=deskew_period(system.chip, flat.plan.chips, duration))
 
 
 def _duration(flat: Flat, start: Int64) -> int:

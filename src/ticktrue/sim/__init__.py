@@ -1,8 +1,9 @@
 """How long a program takes: a cycle-exact replay, independent of the scheduler, and where the cycles go."""
 
+from ticktrue.sim.clock import deskew_cycles
 from ticktrue.sim.context import bucket_of, masked_cycles
 from ticktrue.sim.critical import phase_of
-from ticktrue.sim.replay import deskew_cycles, pick, replay, simulate
+from ticktrue.sim.replay import pick, replay, simulate
 from ticktrue.sim.result import CAUSES, ChainTimes, Segment, Share, Timing, UnitUse
 from ticktrue.sim.sensitivity import Assumed, assumed_constants, movers
 from ticktrue.sim.use import ports_of, row_busy, unit_name

@@ -34,6 +34,7 @@ _RANK = {int(unit): i for i, unit in enumerate(_PRECEDENCE)}
 _PASS, _SEND = int(Op.PASS), int(Op.SEND)
 _NAMES = tuple(op.name for op in Op)
 _STREAM, _TILE, _AFTER = "stream", "tile", "after"
+_LATE = (res.WAIT_CHAIN, res.WAIT_STREAMS, res.WAIT_QUEUE)  # by reason of a late chain
 _INDEX = re.compile(r"^L\d+\.|\[[^\]]*\]|#.*$")
 
 
@@ -174,11 +175,11 @@ class _Walk:
         return [_Step(end - c.slot[x], x, res.SERIALIZATION), _Step(end - c.way[x], x, res.FIRST_BIT)]
 
 
-def _wait(flat: Flat, links: _Links, chain: int, marked: bool) -> str:
+def _wait(flat: Flat, links: _Links, chain: int, late: int) -> str:
     """Why a chain started later than its last data came."""
     e = int(links.bind[chain])
-    if marked or e < 0:
-        return res.WAIT_STREAMS if marked else res.WAIT_CHAIN
+    if late != col.ON_TIME or e < 0:
+        return _LATE[late]
     if links.kind[e] == PLANE:
         return res.WAIT_PLANE
     if links.kind[e] == REUSE:
@@ -228,13 +229,13 @@ def critical_path(
         members = range(int(flat.row_of_chain[u]), int(flat.row_of_chain[u + 1]))
         for step in _Walk(rows, members, int(links.then[e]) if e >= 0 else -1).steps(x, end):
             path.take(max(start + step.begin, low), u, step.row, step.cause)
-        marked = bool(timetable.chains[u, 2] != col.ON_TIME)
-        path.take(low, u, -1, res.WAIT_STREAMS if e < 0 and marked else res.WAIT_CHAIN)
+        late = int(timetable.chains[u, 2])
+        path.take(low, u, -1, _LATE[late] if e < 0 else res.WAIT_CHAIN)
         if e < 0 or path.cursor <= 0:
             break
         v = int(chain[links.first[e]])
         ready = int(flat.start[v] + links.weight[e]) + low - start
-        path.take(ready, u, -1, _wait(flat, links, u, marked))
+        path.take(ready, u, -1, _wait(flat, links, u, late))
         x = int(links.first[e])
         end = ready - int(flat.start[v])
     path.take(0, int(chain[x]), -1, res.WAIT_CHAIN)

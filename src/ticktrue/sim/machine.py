@@ -12,7 +12,6 @@ from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.sim.settle_kernel import MAP, REDUCE, RESHAPE
 
-PATTERNS = 3
 _KIND = np.array([int(i.kind) for i in OPS], dtype=np.int64)
 _SHAPE = np.where(_KIND == Kind.REDUCE, REDUCE, np.where(_KIND == Kind.RESHAPE, RESHAPE, MAP)).astype(
     np.int64
@@ -23,7 +22,8 @@ _SHAPE = np.where(_KIND == Kind.REDUCE, REDUCE, np.where(_KIND == Kind.RESHAPE, 
 class Machine:
     """Op table and links as the rows of one plan see them.
 
-    `latency` int64[patterns]: of the slowest link of each pattern, whose copies share one offset. `slot` int64[patterns, chips]:
+    `latency` int64[patterns]: of the slowest link of each pattern's tier, so that copies share one offset and a link
+    keeps order. `slot` int64[patterns, chips]:
     cycles a vector holds the slowest link to the k-th peer.
     """
 
@@ -34,8 +34,7 @@ class Machine:
     @staticmethod
     def of(system: System, plan: Plan) -> "Machine":
         """The machine that `system` is to the chips of `plan`."""
-        latency = _slowest(system.latency_matrix(), plan).max(axis=1)
-        return Machine(OpTable.of(system.chip), latency, _slowest(system.slot_matrix(), plan))
+        return Machine(OpTable.of(system.chip), _latency(system, plan), _slowest(system.slot_matrix(), plan))
 
     def same_as(self, other: "Machine") -> bool:
         """Whether rows take the same time on both: capacities that only make a program legal do not count."""
@@ -69,13 +68,23 @@ class Machine:
 
 def _slowest(matrix: npt.NDArray[np.int32], plan: Plan) -> Int64:
     """Largest entry over all chips for the k-th peer of each pattern, 0 where there is none: int64[patterns, chips]."""
-    out = np.zeros((PATTERNS, plan.chips), dtype=np.int64)
-    chips = np.arange(plan.chips)
-    for pattern in range(PATTERNS):
-        size = plan.size(pattern)
-        for k in range(1, size):
-            peer = [plan.member(pattern, c, (plan.index(pattern, c) + k) % size) for c in range(plan.chips)]
-            out[pattern, k] = matrix[chips, peer].max()
+    out = np.zeros((col.PATTERNS, plan.chips), dtype=np.int64)
+    for pattern in range(col.PATTERNS):
+        peer = plan.reach(pattern)
+        out[pattern, 1 : peer.shape[1]] = matrix[np.arange(plan.chips)[:, None], peer].max(axis=0)[1:]
+    return out
+
+
+def _latency(system: System, plan: Plan) -> Int64:
+    """Largest latency of the tiers (own tray, other trays) that the links of each pattern belong to: int64[patterns]."""
+    matrix = system.latency_matrix()[: plan.chips, : plan.chips]
+    tray = np.arange(plan.chips) // (plan.tray or plan.chips)
+    same = np.equal.outer(tray, tray)
+    near, far = (int(matrix[tier].max(initial=0)) for tier in (same, ~same))
+    out = np.zeros(col.PATTERNS, dtype=np.int64)
+    for pattern in range(col.PATTERNS):
+        inside = same[np.arange(plan.chips)[:, None], plan.reach(pattern)[:, 1:]]
+        out[pattern] = max(near if inside.any() else 0, far if not inside.all() else 0)
     return out
 
 

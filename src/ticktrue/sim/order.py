@@ -93,7 +93,9 @@ def _link_uses(flat: Flat) -> list[tuple[Int64, Int64]]:
     link = np.flatnonzero((unit == Unit.C2C_SEND) | (unit == Unit.C2C_RECV))
     if not len(link):
         return []
-    names = (unit[link] * 4 + rows[link, col.C_PATTERN]) * (flat.plan.chips + 1) + rows[link, col.C_K]
+    names = (unit[link] * col.PATTERNS + rows[link, col.C_PATTERN]) * (flat.plan.chips + 1) + rows[
+        link, col.C_K
+    ]
     _, example, family = np.unique(names, return_index=True, return_inverse=True)
     peer = np.stack([flat.peer(c)[link[example]] for c in range(flat.plan.chips)])
     target = peer * _UNITS + unit[link[example]]

@@ -6,6 +6,7 @@ from ticktrue.errors import UsageError
 from ticktrue.hw import System
 from ticktrue.program import Flat, Program, StepKind, Timetable, expand
 from ticktrue.program import columns as col
+from ticktrue.sim.clock import deskew_cycles, deskew_mismatches
 from ticktrue.sim.critical import critical_path, shares
 from ticktrue.sim.machine import Machine
 from ticktrue.sim.offset import local_pairs, offset_mismatches
@@ -70,6 +71,7 @@ def replay(timetable: Timetable, system: System, flat: Flat) -> Timing:
     local = local_pairs(flat, order, times)
     mismatches += offset_mismatches(flat, machine, local, timetable.labels, mismatches)
     mismatches += _mismatches(timetable, chains, solution.settled, recomputed)
+    mismatches += deskew_mismatches(timetable, system, flat.plan.chips)
     path = critical_path(flat, machine, order, times, timetable)
     causes, phases = shares(path)
     duration = Cycles(timetable.duration)
@@ -92,15 +94,6 @@ def replay(timetable: Timetable, system: System, flat: Flat) -> Timing:
         phases=phases,
         path=path,
     )
-
-
-def deskew_cycles(duration: Cycles, system: System, chips: int) -> Cycles:
-    """Cycles held for clock alignment during `duration`: (⌊L / epoch⌋ + 1) · hold; a single chip has nothing to align.
-
-    Source: docs/program.md.
-    """
-    hold, epoch = system.chip.value("deskew_hold_cycles"), system.chip.value("epoch_cycles")
-    return Cycles((duration // epoch + 1) * hold if chips > 1 else 0)
 
 
 def host_cycles(system: System, kind: StepKind) -> Cycles:

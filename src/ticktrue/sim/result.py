@@ -25,10 +25,11 @@ WAIT_LINK = "waiting: link"
 WAIT_PORT = "waiting: port"
 WAIT_MEMORY = "waiting: memory reuse"
 WAIT_STREAMS = "waiting: streams"
+WAIT_QUEUE = "waiting: receive FIFO"
 WAIT_CHAIN = "waiting: within chain"
 CAUSES = (
     WEIGHT_LOAD, SRAM, MXM, VXM, SXM, FIRST_BIT, SERIALIZATION, WAIT_WEIGHT_LOAD, WAIT_PLANE, WAIT_LINK, WAIT_PORT,
-    WAIT_MEMORY, WAIT_STREAMS, WAIT_CHAIN,
+    WAIT_MEMORY, WAIT_STREAMS, WAIT_QUEUE, WAIT_CHAIN,
 )  # fmt: skip
 
 

@@ -17,11 +17,13 @@ from ticktrue.program import Flat, Program, StepKind, Timetable, expand
 from ticktrue.program import columns as col
 from ticktrue.program.expand import hold_cycles
 from ticktrue.program.types import Int64
+from ticktrue.sim.clock import deskew_cycles
 from ticktrue.sim.machine import Machine, stagger_of
 from ticktrue.sim.offset import Floors, local_pairs, solve_offsets, stated_base
 from ticktrue.sim.order import Order, order_of, progression
 from ticktrue.sim.order_kernel import PLANE, PORT, READ_AFTER_WRITE
-from ticktrue.sim.replay import deskew_cycles, host_cycles, pick
+from ticktrue.sim.queue import overflow
+from ticktrue.sim.replay import host_cycles, pick
 from ticktrue.sim.result import Timing
 from ticktrue.sim.starts import RowTimes, duration_of, solve, stated_times
 from ticktrue.units import Cycles
@@ -84,6 +86,7 @@ class _Base:
     late: Int64
     machine: Machine
     duration: int
+    overflow: int
 
 
 def _base(flat: Flat, timing: Timing, system: System) -> _Base | None:
@@ -99,7 +102,18 @@ def _base(flat: Flat, timing: Timing, system: System) -> _Base | None:
         return None
     slack = stated_base(flat) - again.base
     late = np.where(timing.chains.marked, timing.chains.late, 0)
-    return _Base(flat, order, timing.kind, local, floors, slack, late, machine, timing.duration_cycles)
+    return _Base(
+        flat,
+        order,
+        timing.kind,
+        local,
+        floors,
+        slack,
+        late,
+        machine,
+        timing.duration_cycles,
+        overflow(flat, machine, system),
+    )
 
 
 def _times(base: _Base, machine: Machine) -> RowTimes | None:
@@ -127,6 +141,8 @@ def _times(base: _Base, machine: Machine) -> RowTimes | None:
 def _interval(base: _Base, system: System, order: Order, late: Int64) -> Cycles | None:
     """Cycles from step to step on `system`, in the given order; None if it needs another timetable."""
     machine = Machine.of(system, base.flat.plan)
+    if overflow(base.flat, machine, system) > max(base.overflow, 0):
+        return None
     if order is base.order and late is base.late and machine.same_as(base.machine):
         duration: int | None = base.duration
     else:

@@ -30,11 +30,12 @@ def unit_name(unit: Unit) -> str:
 
 
 def ports_of(flat: Flat, unit: Unit) -> int:
-    """Ports of a unit on one chip: over all bank groups for memory, byte planes for the MXM, peers for links."""
+    """Ports of a unit on one chip: over all bank groups for memory, byte planes for the MXM, joined chips for links."""
     if unit in _MEMORY:
         return int(flat.table.ports[unit]) * flat.table.mem_groups
     if unit in {Unit.C2C_SEND, Unit.C2C_RECV}:
-        return flat.plan.chips - 1
+        tray = flat.plan.tray or flat.plan.chips
+        return tray - 1 + flat.plan.chips // tray - 1
     return int(flat.table.ports[unit])
 
 

@@ -11,14 +11,13 @@ from ticktrue.program import Flat
 from ticktrue.program import columns as col
 
 LONGEST = 1 << 40  # cycles, vectors: far beyond any step, far below where sums of int64 wrap
-_PATTERNS = 3
 _BOUNDS = (
     (col.C_N, "n", 1, LONGEST), (col.C_M, "m", 1, LONGEST), (col.C_P, "p", 0, LONGEST), (col.C_Q, "q", 0, LONGEST),
     (col.C_W, "w", 1, LONGEST), (col.C_WIDTH, "width", 0, LONGEST), (col.C_X0, "x0", -LONGEST, LONGEST),
     (col.C_ISSUE, "issue", -LONGEST, LONGEST), (col.C_ABS, "address", -LONGEST, LONGEST),
     (col.C_STEP, "step", -LONGEST, LONGEST), (col.C_STEP2, "step2", -LONGEST, LONGEST),
     (col.C_PORT, "port", -LONGEST, LONGEST), (col.C_DTYPE, "dtype", 0, len(Dtype) - 1),
-    (col.C_PATTERN, "pattern", 0, _PATTERNS - 1), (col.C_OP, "op", 0, len(Op) - 1),
+    (col.C_PATTERN, "pattern", 0, col.PATTERNS - 1), (col.C_OP, "op", 0, len(Op) - 1),
 )  # fmt: skip
 
 

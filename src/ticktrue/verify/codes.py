@@ -68,7 +68,7 @@ _ALL: tuple[Code, ...] = (
         "an operand that is not there when it is taken",
         "A value on a stream is not buffered. A row must be issued at the very cycle, and with the very "
         "progression (n, p, m, q), at which the result of each operand appears; a RECEIVE at the cycle of its "
-        "SEND plus link latency plus guard; a PASS not before its tile is installed.",
+        "SEND plus the greatest link latency of its tier plus guard; a PASS not before its tile is installed.",
         "Correct the offsets of the chain. " + _COMPILE,
     ),
     Code(
@@ -122,24 +122,26 @@ _ALL: tuple[Code, ...] = (
         "V113",
         "a guard below the bound of clock skew",
         "The clocks of two chips may differ by skew0 + 2 * ppm * 1e-6 * g cycles, g cycles after an alignment. "
-        "A RECEIVE waits `guard` cycles for that, so guard must be at least the bound. Steps begin aligned and "
-        "the queues align again at least once an epoch: g is the timetable's duration, at most an epoch.",
-        "Raise the guard (`c2c_guard_cycles`) or align more often (`epoch_cycles`).",
+        "A RECEIVE waits `guard` cycles for that, so guard must be at least the bound at the cycle of every SEND "
+        "and RECEIVE. Clocks align at the entry of a step and then every `deskew` cycles of the timetable.",
+        "Compile the program again: the compiler aligns as often as the guard needs. Else raise the guard "
+        "(`c2c_guard_cycles`).",
     ),
     Code(
         "V114",
         "an alignment later than an epoch allows",
-        "Alignments may lie at most an epoch apart. All chips align at the entry of a step; a step longer than "
-        "an epoch is held for `deskew_hold_cycles` once each epoch, which cannot be done where the hold is not "
-        "shorter than the epoch.",
-        "Use a longer epoch or a shorter hold.",
+        "Alignments may lie at most an epoch apart. All chips align at the entry of a step and then every "
+        "`deskew` cycles (0: not again in the step). An alignment holds every queue for `deskew_hold_cycles`, and "
+        "must end before the next begins.",
+        "Compile the program again for this machine, or use a longer epoch or a shorter hold.",
     ),
     Code(
         "V115",
         "a receive FIFO deeper than it is",
-        "Vectors that arrive at the least latency wait for the RECEIVE, which is timed for the greatest. On a "
-        "link that carries a vector per slot that is ceil((L_max - L_min + guard + hold) / slot) + 1 vectors.",
-        "Lower the guard, or lengthen the period of the SEND.",
+        "A vector that arrives at the least latency of its link waits for the RECEIVE, which is timed for the "
+        "greatest of its tier: for D = L_max - L_min + guard + hold cycles. The vectors that come meanwhile wait too. "
+        "Of SENDs a period p apart that is ceil(D / p) + 1 vectors; all SENDs of a link count together.",
+        "Lower the guard, or lengthen the period of the SEND. A timetable compiled for this machine is paced so.",
     ),
     Code(
         "V116",

@@ -113,7 +113,7 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
         mem=memory, tags=np.array([*map(tag, dataflow_plan_kernel.TAG_NAMES), base("one")], np.uint64),
         pool=np.empty((flat.plan.chips, max(1, words)), np.uint64),
         address=np.stack([flat.address(c) for c in chips]), peer=np.stack([flat.peer(c) for c in chips]),
-        rank=np.array([[flat.plan.index(k, c) for c in chips] for k in range(3)], np.int64),
+        rank=np.array([[flat.plan.rank(k, c) for c in chips] for k in range(col.PATTERNS)], np.int64),
         lane=np.empty(max(lanes, PLANE), np.uint64), column=np.empty(PLANE, np.uint64),
         spare=np.empty((2, WIDE), np.uint64), register=np.zeros(registers, np.uint64), columns=np.zeros(registers, np.int64),
         keys=np.empty(1, np.uint64),

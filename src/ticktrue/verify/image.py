@@ -63,6 +63,9 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
                 "V112", f"key.plan.{name}", f"expected a number of chips, found {getattr(key.plan, name)!r}"
             )
             fine = False
+    if not whole(key.plan.tray, 0, LANE_BLOCKS * LANE_BLOCKS):
+        findings.field("V112", "key.plan.tray", f"expected a number of chips, found {key.plan.tray!r}")
+        fine = False
     absent = {f.format for f in system.chip.mxm_formats if f.absent}
     if key.fmt in absent and not key.hypothetical:
         findings.field(
@@ -106,10 +109,14 @@ def _kinds(image: Image, findings: Findings) -> bool:
 
 def _plan(image: Image, system: System, findings: Findings) -> None:
     key, plan = image.key, image.key.plan
+    tray = system.tray_chips if plan.chips > system.tray_chips else 0
+    even = tray == 0 or (plan.chips % tray == 0 and (plan.cp % tray == 0 or tray % plan.cp == 0))
     rules = (
         ("key.plan.chips", plan.chips == plan.h * plan.cp, f"h * cp = {plan.h * plan.cp} chips, found {plan.chips}"),
         ("key.plan.cp", plan.cp & (plan.cp - 1) == 0 and plan.cp <= LANE_BLOCKS,
          f"a power of two up to {LANE_BLOCKS}, found {plan.cp}"),
+        ("key.plan.tray", plan.tray == tray, f"{tray}, for chips of {system.name}, found {plan.tray}"),
+        ("key.plan.chips", even, f"groups that fill whole trays of {tray}, found {plan.h} x {plan.cp} chips"),
         ("key.plan.chips", plan.chips <= system.chips, f"at most the {system.chips} chips of {system.name}, found {plan.chips}"),
         ("key.system", key.system == system.name, f"{system.name}, found {key.system}"),
         ("key.facts", key.facts == system.fact_digest(), f"the facts of {system.name}, found others"),

@@ -138,7 +138,7 @@ def _reach(s: Stored, findings: Findings) -> None:
     top = np.where(t[:, col.T_REGFN] == RegFn.EXPERT, int(v[_choices(s), col.V_A0].max(initial=1)) - 1, top)
     ring = (t[:, col.T_REGFN] == RegFn.KV) & (v[:, col.V_A1] > 0)
     top = np.where(ring, np.minimum(top, -(-v[:, col.V_A1] // plan.cp) * BLOCK - 1), top)
-    sizes = np.array([plan.size(k) for k in range(3)], dtype=np.int64)
+    sizes = np.array([plan.ranks(k) for k in range(col.PATTERNS)], dtype=np.int64)
     ranked = t[:, col.T_RANKFN] != col.RANK_NONE
     parts = np.stack([
         (t[:, col.T_N] - 1) * t[:, col.T_STEP], (t[:, col.T_M] - 1) * t[:, col.T_STEP2],

@@ -5,6 +5,7 @@ from itertools import pairwise
 from ticktrue.hw import System
 from ticktrue.program import Program, Timetable, expand
 from ticktrue.verify.arrival import check_arrivals
+from ticktrue.verify.clocks import check_clocks
 from ticktrue.verify.fields import check_fields
 from ticktrue.verify.image import check_image
 from ticktrue.verify.indirect import check_addresses
@@ -70,6 +71,7 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
     if findings.total == before:
         for check in (
             check_machine,
+            check_clocks,
             check_arrivals,
             check_ports,
             check_streams,

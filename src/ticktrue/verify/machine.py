@@ -1,4 +1,4 @@
-"""What a timetable asks of the whole machine: its end, its code, and clocks that stay close enough (V100, V109, V113, V114)."""
+"""What a timetable asks of the whole machine: its end and its code (V100, V109)."""
 
 import numpy as np
 
@@ -7,17 +7,13 @@ from ticktrue.isa.ops import VECTOR_BYTES
 from ticktrue.program import RegionClass
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
-from ticktrue.verify.scope import Scope, sends
-
-MILLION = 1_000_000
+from ticktrue.verify.scope import Scope
 
 
 def check_machine(scope: Scope) -> None:
-    """Finds a duration that is not the end, code that does not fit, and clocks that may drift apart."""
+    """Finds a duration that is not the end, and code that does not fit."""
     _duration(scope)
     _code(scope)
-    if len(sends(scope)):
-        _clocks(scope)
 
 
 def _duration(scope: Scope) -> None:
@@ -40,23 +36,3 @@ def _code(scope: Scope) -> None:
         where = scope.timetable.kind.label()
         message = f"{len(scope.rows):_} rows need {ceil_div(size, VECTOR_BYTES):_} vectors of code, the image reserves {held:_}"
         scope.findings.field("V109", f"{where}, code", message)
-
-
-def _clocks(scope: Scope) -> None:
-    """Steps start aligned, and the queues align again each epoch: clocks drift for the shorter of step and epoch."""
-    chip = scope.system.chip
-    epoch, hold, guard = chip.value("epoch_cycles"), chip.value("deskew_hold_cycles"), scope.flat.table.guard
-    duration, first = scope.timetable.duration, int(sends(scope)[0])
-    if duration > epoch and hold >= epoch:
-        scope.add(
-            "V114",
-            first,
-            f"a step of {duration:_} cycles is aligned every {epoch:_} cycles, but an alignment holds for {hold:_}",
-        )
-    drift = 2 * chip.value("drift_ppm") * min(duration, epoch)
-    spare = (guard - chip.value("skew0_cycles")) * MILLION
-    if drift > spare:
-        bound = chip.value("skew0_cycles") + ceil_div(drift, MILLION)
-        after = f"{min(duration, epoch):_} cycles after an alignment"
-        message = f"clocks may differ by {bound} cycles, {after}; the guard of links is {guard}"
-        scope.add("V113", first, message)

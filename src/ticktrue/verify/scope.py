@@ -86,8 +86,17 @@ class Scope:
 
 
 def link_latency(scope: Scope) -> Int64:
-    """Greatest latency of any link of each pattern, which all copies of a SEND keep to: int64[patterns]."""
-    return _slowest(scope, scope.system.latency_matrix())
+    """Greatest latency in the tiers of each pattern's links, which all its RECEIVEs keep to: int64[patterns].
+
+    One tier are the links inside trays, another those between them. As all messages on a link are then received equally long
+    after they were sent, none overtakes another.
+    """
+    plan = scope.flat.plan
+    matrix = scope.system.latency_matrix()[: plan.chips, : plan.chips].astype(np.int64)
+    tray = np.arange(plan.chips) // (plan.tray or plan.chips)
+    tier = (tray[:, None] != tray[None, :]).astype(np.int64)
+    slowest = np.array([matrix[tier == t].max(initial=0) for t in (0, 1)], dtype=np.int64)
+    return _slowest(scope, slowest[tier])
 
 
 def link_slot(scope: Scope) -> Int64:
@@ -97,11 +106,10 @@ def link_slot(scope: Scope) -> Int64:
 
 def _slowest(scope: Scope, matrix: np.ndarray) -> Int64:
     plan = scope.flat.plan
-    out = np.zeros(3, dtype=np.int64)
-    for pattern in range(3):
-        members = range(plan.size(pattern))
-        pairs = [int(matrix[c, plan.member(pattern, c, i)]) for c in range(plan.chips) for i in members]
-        out[pattern] = max([0, *pairs])
+    out = np.zeros(col.PATTERNS, dtype=np.int64)
+    for pattern in range(col.PATTERNS):
+        peers = plan.reach(pattern)[:, 1:]
+        out[pattern] = matrix[np.arange(plan.chips)[:, None], peers].max(initial=0)
     return out
 
 

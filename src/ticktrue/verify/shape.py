@@ -98,6 +98,9 @@ def _arrays(t: Timetable, where: str, findings: Findings) -> bool:
             "V112", f"{where}, duration", f"expected 0 to {MAX_CYCLE:_} cycles, found {t.duration!r}"
         )
         fine = False
+    if not whole(t.deskew, 0, MAX_CYCLE):
+        findings.field("V112", f"{where}, deskew", f"expected 0 to {MAX_CYCLE:_} cycles, found {t.deskew!r}")
+        fine = False
     return fine
 
 
@@ -179,7 +182,7 @@ def _indices(t: Timetable, where: str, findings: Findings) -> bool:
     wrong = (
         (chains[:, 0] < 0) | (chains[:, 0] >= len(lengths)) | (chains[:, 1] < 0) | (chains[:, 1] > MAX_CYCLE)
     )
-    wrong |= (chains[:, 2] < col.ON_TIME) | (chains[:, 2] > col.LATE_STREAMS)
+    wrong |= (chains[:, 2] < col.ON_TIME) | (chains[:, 2] > col.LATE_QUEUE)
     for c in np.flatnonzero(wrong)[: max(findings.room, 1)].tolist():
         found = ", ".join(str(int(x)) for x in chains[c])
         findings.field(
@@ -219,7 +222,8 @@ def _join(image: Image, timetable: Timetable, system: System) -> Stored:
 _LIMITS = (
     (col.T_WIDE, 0, 1), (col.T_GROUP, -1, 1 << 16), (col.T_DTYPE, 0, len(ELEMENT_BYTES) - 1), (col.T_OFFSET, 0, GREATEST),
     (col.T_N, 1, MAX_EVENTS), (col.T_P, 0, GREATEST), (col.T_M, 1, MAX_EVENTS), (col.T_Q, 0, GREATEST),
-    (col.T_WIDTH, 0, MAX_WIDTH), (col.T_STEP, -GREATEST, GREATEST), (col.T_STEP2, -GREATEST, GREATEST), (col.T_PATTERN, 0, 2),
+    (col.T_WIDTH, 0, MAX_WIDTH), (col.T_STEP, -GREATEST, GREATEST), (col.T_STEP2, -GREATEST, GREATEST),
+    (col.T_PATTERN, 0, col.PATTERNS - 1),
     (col.T_PEERS, 0, 1), (col.T_RANKFN, 0, 2), (col.T_RANKSTRIDE, -GREATEST, GREATEST), (col.T_REGFN, 0, len(RegFn) - 1),
     (col.T_REGSTRIDE, -GREATEST, GREATEST),
 )  # fmt: skip

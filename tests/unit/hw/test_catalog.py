@@ -8,6 +8,7 @@ from ticktrue.errors import UsageError
 from ticktrue.hw import CHIP_FACTS, Fact, System, formats_allowed, list_systems, load_system
 
 NAMES = (
+    "groq-tsp-v1-dragonfly",
     "groq-tsp-v1-node",
     "groq3-lpx",
     "groq3-lpx-32x8",
@@ -17,6 +18,7 @@ NAMES = (
     "groq3-lpx-two-hop",
     "tiny-16",
     "tiny-4",
+    "tiny-rack",
 )
 SYSTEMS = {name: load_system(name) for name in NAMES}
 FACTS = [
@@ -138,9 +140,11 @@ def test_default_guard_covers_the_skew_of_an_epoch_and_the_fifo_its_need(name: s
         ("groq3-lpx-32x8-two-hop", 7 * 4 + 31 * 2, 5),
         ("groq3-lpx-tray", 15 * 4, 30 + 5),
         ("groq3-lpx-tray8", 7 * 4, 62 + 5),
+        ("groq-tsp-v1-dragonfly", 7 * 4 + 4 * 4, 0),
         ("groq-tsp-v1-node", 7 * 4, 16),
         ("tiny-4", 3 * 4, 0),
         ("tiny-16", 15 * 4, 0),
+        ("tiny-rack", 3 * 4 + 15 * 2, 0),
     ],
 )
 def test_lanes_sum(name: str, links: int, reserved: int) -> None:

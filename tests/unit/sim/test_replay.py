@@ -242,7 +242,7 @@ def test_chains_that_wait_for_each_other_are_found():
 @pytest.mark.parametrize(
     ("column", "value", "expected"),
     [(col.T_N, 0, "n from 1"), (col.T_WIDTH, -1, "width from 0"), (col.T_DTYPE, 9, "dtype from 0 to 3"),
-     (col.T_Q, -5, "q from 0"), (col.T_PATTERN, -1, "pattern from 0 to 2")],
+     (col.T_Q, -5, "q from 0"), (col.T_PATTERN, -1, "pattern from 0 to 8")],
 )  # fmt: skip
 def test_what_is_no_row_is_refused(column, value, expected):
     made, system = compiled()

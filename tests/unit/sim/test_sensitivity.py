@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.sim.programs import compiled, compiled_on
 
+from ticktrue.hw import load_system
 from ticktrue.sim import assumed_constants, movers, simulate
 
 LATENCIES = ("mem_read_cycles", "mem_write_cycles", "mxm_pass_cycles", "mxm_install_cycles", "vxm_func_cycles",
@@ -70,3 +71,16 @@ def test_a_late_chain_and_several_tokens_are_re_timed():
         < timing.interval_cycles
         < by_name["mxm_pass_cycles"].cycles_high
     )
+
+
+def test_a_queue_that_would_overflow_needs_another_timetable():
+    """With jitter 30, D = 30 + 8 + 16 = 54 cycles: ceil(54 / 7) + 1 = 9 of 64 vectors wait. A FIFO of 16 holds them, one of 8,
+    its low, does not; a longer hold brings no more than fit."""
+    jittery = load_system("tiny-16").subset(6).with_fact("c2c_jitter_cycles", 30)
+    made = compiled_on(jittery, tokens=64)
+    timing = simulate(made, jittery)
+    assert timing.clean
+    found = {a.name: a for a in assumed_constants(made, jittery, timing)}
+    assert found["c2c_fifo_vectors"].cycles_low is None
+    assert found["c2c_fifo_vectors"].cycles_high == timing.interval_cycles
+    assert found["deskew_hold_cycles"].cycles_high is not None

@@ -88,12 +88,13 @@ def cache(name, count, *, group=0, base=0, stride=1):
     return Region(name, RegionClass.STATE, group, base, stride, count, Packing.KV)
 
 
-def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, system=None):
+def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, system=None, deskew=0, tray=0):
     """A program of one timetable; the duration is what the rows give, unless stated."""
     system = system or load_system("tiny-4")
-    plan = Plan(chips, chips // (cp or chips), cp or chips)
+    plan = Plan(chips, chips // (cp or chips), cp or chips, tray)
     key = ImageKey(
-        model="hand", spec="", weights="", system=system.name, facts=system.fact_digest(), fmt="bf16", hypothetical=True,
+        model="hand", spec="", weights="", system=system.name, facts=system.fact_digest(), fmt="bf16",
+        kv="bf16", hypothetical=True,
         plan=plan, max_context=64, slots=1, t_max=1, vocab=1, attention=(AttentionKey(1, 1, 64, 0, 0),),
         layer_kinds=(0,),
     )  # fmt: skip
@@ -114,6 +115,7 @@ def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, syst
         loops=(),
         duration=_duration(chains, plan, system) if duration is None else duration,
         dataflow="",
+        deskew=deskew,
     )
     return Program(image, (timetable,))
 
@@ -133,7 +135,8 @@ def _duration(chains, plan, system):
             elif r.op == Op.INSTALL:
                 w = -(-t["width"] * 320 // table.weight_load_bytes)
             elif r.op in {Op.SEND, Op.RECEIVE}:
-                w = t["width"] * max(int(system.slot_matrix()[0, 1]), 1)
+                peers = plan.reach(t["pattern"])[0, 1:]
+                w = t["width"] * max(int(system.slot_matrix()[0, peers].max(initial=0)), 1)
             peers = plan.size(t["pattern"]) - 1 if t["peers"] else 1
             stagger = (peers - 1) // int(table.ports[OPS[Op.STORE].units[0]]) if t["peers"] else 0
             last = c.start + r.offset + stagger + (t["n"] - 1) * t["p"] + (t["m"] - 1) * t["q"] + w

@@ -52,7 +52,8 @@ def image(fmt="bf16", chips=2, blocks=3):
         [[1, 0, 160, 20, WIDTH, 1, 0, 0], [1, 320, 58, 0, 100, 1, 160, 0], [1, 320, 40, 100, 50, 1, 160, 100]]
     )
     key = ImageKey(
-        model="bench", spec="", weights="", system="tiny-4", facts="", fmt=fmt, hypothetical=True, plan=Plan(chips, 1, chips),
+        model="bench", spec="", weights="", system="tiny-4", facts="", fmt=fmt,
+        kv="f32" if fmt == "f32" else "bf16", hypothetical=True, plan=Plan(chips, 1, chips),
         max_context=64 * blocks, slots=1, t_max=4, vocab=VOCAB,
         attention=(AttentionKey(KV_HEADS, KV_HEADS, HEAD_DIM, 0, 0),), layer_kinds=(0,),
     )  # fmt: skip

@@ -164,7 +164,8 @@ SCRATCH = (
 def image_of(system: System, plan: Plan) -> Image:
     table = OpTable.of(system.chip)
     key = ImageKey(
-        model="hand", spec="", weights="", system=system.name, facts=system.fact_digest(), fmt="bf16", hypothetical=False,
+        model="hand", spec="", weights="", system=system.name, facts=system.fact_digest(), fmt="bf16",
+        kv="bf16", hypothetical=False,
         plan=plan, max_context=64 * BLOCKS - TOKENS, slots=1, t_max=TOKENS, vocab=VOCAB,
         attention=(AttentionKey(1, 1, 64, 0, 0),), layer_kinds=(0,),
     )  # fmt: skip

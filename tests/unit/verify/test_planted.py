@@ -402,7 +402,7 @@ def test_a_double_buffer_takes_a_tile_while_the_last_one_passes(good: tuple[Prog
 def test_a_route_that_does_not_exist() -> None:
     """Chip 0 of one tray and chip 17 of the next have no direct link."""
     system = load_system("groq3-lpx").subset(32).with_fact("streams", 256)
-    program, system = p.good(system, Plan(32, 1, 32))
+    program, system = p.good(system, Plan(32, 1, 32, 16))
     verdict = verify(program, system)
     assert set(verdict.codes) == {"V108"}, "\n".join(map(str, verdict.violations[:5]))
     assert "chip 0: no direct link leads to chip 17" in str(verdict.violations[15])
