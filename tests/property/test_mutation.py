@@ -85,21 +85,23 @@ def results(program: Program, weights: Weights, system: System) -> list[np.ndarr
     return out
 
 
-PLANS = [
-    pytest.param(("groq3-lpx-tray", Plan(6, 3, 2)), id="tray"),
-    pytest.param(("groq3-lpx-32x8", Plan(16, 1, 16, 8)), id="rack", marks=pytest.mark.slow),
+BASES = [
+    pytest.param(("groq3-lpx-tray", Plan(6, 3, 2), 2), id="two layers"),
+    pytest.param(("groq3-lpx-tray", Plan(6, 3, 2), 8), id="a loop of eight layers"),
+    pytest.param(("groq3-lpx-32x8", Plan(16, 1, 16, 8), 1), id="rack", marks=pytest.mark.slow),
 ]
 
 
-@pytest.fixture(scope="module", params=PLANS)
+@pytest.fixture(scope="module", params=BASES)
 def base(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Base:
-    on, plan = request.param
+    on, plan, layers = request.param
     directory: Path = tmp_path_factory.mktemp("mutation")
-    model = load_model(str(write_llama(directory / "m", 0, layers=1 if plan.tray else 2)))
+    model = load_model(str(write_llama(directory / "m", 0, layers=layers)))
     stepper = Stepper.make(model.spec, model.weights(), plan.chips, "bf16", 150, on)
     proved = compile_timetable(model.spec, stepper.system, stepper.image, KIND)  # with the graph's digest
     program = Program(stepper.image, (proved,))
     assert program.image.key.plan == plan
+    assert [loop.count for loop in proved.loops] == ([8] if layers == 8 else [])
     timing = simulate(program, stepper.system)
     return Base(
         program, stepper.system, stepper.weights, timing, results(program, stepper.weights, stepper.system)
@@ -224,9 +226,34 @@ def fields_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
     return out
 
 
+def loops_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
+    """One change in every field of the loop, and in a region and a step of its strides."""
+    out, t = [], program.timetables[0]
+    for loop in t.loops:
+        for field in ("first", "last", "count", "period"):
+            new = other(rng, getattr(loop, field))
+            changed = (replace(loop, **{field: new}),)
+            out.append(Mutant(with_timetable(program, loops=changed), f"loop.{field}", f"-> {new}"))
+        for place in range(2):
+            at = int(rng.integers(len(loop.strides)))
+            pair = list(loop.strides[at])
+            pair[place] = other(rng, pair[place])
+            strides = (*loop.strides[:at], (pair[0], pair[1]), *loop.strides[at + 1 :])
+            changed = (replace(loop, strides=strides),)
+            name = ("loop.stride.region", "loop.stride.step")[place]
+            out.append(Mutant(with_timetable(program, loops=changed), name, f"{loop.strides[at]} -> {pair}"))
+        at = int(rng.integers(len(loop.strides)))
+        changed = (replace(loop, strides=(*loop.strides[:at], *loop.strides[at + 1 :])),)
+        out.append(
+            Mutant(with_timetable(program, loops=changed), "loop.strides", f"without {loop.strides[at]}")
+        )
+    return out
+
+
 def mutants(program: Program) -> list[Mutant]:
     rng = np.random.default_rng(20)
-    return [m for _ in range(EACH) for m in columns_of(rng, program) + fields_of(rng, program)]
+    kinds = (columns_of, fields_of, loops_of)
+    return [m for _ in range(EACH) for mutate in kinds for m in mutate(rng, program)]
 
 
 # ---- witnesses ---------------------------------------------------------------------------------------------------------------

@@ -303,14 +303,24 @@ class RegionClassPart(Part, frozen=True, kw_only=True):
     bytes_per_chip: int
 
 
+class LoopPart(Part, frozen=True, kw_only=True):
+    """Chains `first` to `last` that repeat: how often, and how many cycles apart."""
+
+    first: int
+    last: int
+    count: int
+    period_cycles: int
+
+
 class TimetablePart(Part, frozen=True, kw_only=True):
-    """A timetable in numbers."""
+    """A timetable in numbers; `chains` and `stored_rows` are what is stored: a loop's body once."""
 
     kind: str
     sha256: str
     chains: int
     templates: int
     stored_rows: int
+    loops: tuple[LoopPart, ...]
     scratch_regions: int
     sim_cycles: int
     dataflow: str

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 
-from ticktrue.cli.documents import InspectDocument, RegionClassPart, TimetablePart, encode, header
+from ticktrue.cli.documents import InspectDocument, LoopPart, RegionClassPart, TimetablePart, encode, header
 from ticktrue.cli.output import Terminal
 from ticktrue.cli.program_file import (
     ProgramFile,
@@ -75,8 +75,14 @@ def timetable_part(t: Timetable) -> TimetablePart:
     """A timetable in numbers."""
     return TimetablePart(
         kind=t.kind.label(), sha256=timetable_digest(t), chains=len(t.chains), templates=max(0, len(t.template_start) - 1),
-        stored_rows=len(t.rows), scratch_regions=len(t.scratch), sim_cycles=t.duration, dataflow=t.dataflow,
+        stored_rows=len(t.rows), loops=loop_parts(t), scratch_regions=len(t.scratch), sim_cycles=t.duration,
+        dataflow=t.dataflow,
     )  # fmt: skip
+
+
+def loop_parts(t: Timetable) -> tuple[LoopPart, ...]:
+    """The loops of a timetable."""
+    return tuple(LoopPart(first=x.first, last=x.last, count=x.count, period_cycles=x.period) for x in t.loops)
 
 
 def _document(source: ProgramFile) -> InspectDocument:
@@ -117,4 +123,8 @@ def _summary(source: ProgramFile, terminal: Terminal) -> None:
         (t.kind, f"{t.chains:,}", f"{t.templates:,}", f"{t.stored_rows:,}", f"{t.scratch_regions:,}", f"{t.sim_cycles:,}")
         for t in d.timetables
     ])  # fmt: skip
+    for t in d.timetables:
+        for x in t.loops:
+            chains = f"chains {x.first:,} to {x.last:,}"
+            terminal.line(f"{t.kind}: {chains} run {x.count:,} times, {x.period_cycles:,} cycles apart")
     terminal.note("--text prints everything; --layer N shows a layer over time")

@@ -1,5 +1,7 @@
 """Graph nodes -> chains, in dataflow order: one timetable without cycles yet."""
 
+from collections.abc import Container
+
 from ticktrue.compile import attention, experts, head, heads, linear, rows
 from ticktrue.compile.chains import ChainWriter
 from ticktrue.compile.step import Step, all_gather
@@ -9,25 +11,41 @@ from ticktrue.partition import ShardedGraph
 from ticktrue.place import phases_of, place_scratch
 from ticktrue.program import Image, Output, Timetable
 
+Spans = dict[int, tuple[int, int]]
+"""First and last chain of each layer."""
+
 
 def build_chains(sharded: ShardedGraph, image: Image, system: System) -> Timetable:
     """All chains of one step, unscheduled: every start is 0, every port 0."""
+    return build_layers(sharded, image, system, range(sharded.graph.spec.layers))[0]
+
+
+def build_layers(
+    sharded: ShardedGraph, image: Image, system: System, layers: Container[int]
+) -> tuple[Timetable, Spans]:
+    """As `build_chains`, with the chains of some layers only, each of which reads what the one before it has written."""
     scratch = place_scratch(sharded, image)
     regions = image.regions + scratch
     writer = ChainWriter(regions, sharded.plan, system)
     phases = {p.name: p for p in phases_of(sharded)}
     step = Step(sharded, writer, phases, image.key.slots)
+    spans: Spans = {}
     for node in sharded.graph.nodes:
-        _node(step, node)
+        if node.layer < 0 or node.layer in layers:
+            begin = len(writer.labels)
+            _node(step, node)
+            if node.layer >= 0:
+                spans[node.layer] = (spans.get(node.layer, (begin, 0))[0], len(writer.labels) - 1)
     templates, start, chains, values = writer.tables()
     n, s = sharded.graph.logit_rows, sharded.shapes
     outputs: tuple[Output, ...] = (Output("logits", writer.index["logits"], 0, n, s.logits.beats),)
     if sharded.graph.kind.sampler == "chip":
         outputs += (Output("next_token", writer.index["next"], 0, n, 1),)
-    return Timetable(
+    timetable = Timetable(
         kind=sharded.graph.kind, scratch=scratch, templates=templates, template_start=start, chains=chains, rows=values,
         labels=tuple(writer.labels), outputs=outputs, loops=(), duration=0, dataflow="",
     )  # fmt: skip
+    return timetable, spans
 
 
 def _node(step: Step, node: Node) -> None:  # noqa: C901, PLR0912 - one arm per node kind

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from ticktrue.compile.build import build_chains
+from ticktrue.compile.loops import looped_timetable
 from ticktrue.errors import UsageError
 from ticktrue.graph.build import build_graph
 from ticktrue.graph.digest import graph_digest
@@ -30,7 +31,8 @@ class Options:
     """What a user chooses.
 
     Format, longest context, whether an absent number format may be pretended, sequences held at once, the most tokens of
-    each in one step, and the type of K and V in the cache: "auto" for that of activations, or "fp8".
+    each in one step, and the type of K and V in the cache: "auto" for that of activations, or "fp8". `loops`: equal layers
+    are stored once where they can be.
     """
 
     fmt: str = "bf16"
@@ -39,6 +41,7 @@ class Options:
     slots: int = 1
     t_max: int = T_MAX
     kv: str = "auto"
+    loops: bool = True
 
 
 def image_blocks(max_context: int, t_max: int = T_MAX) -> int:
@@ -119,16 +122,24 @@ def _graph(spec: ModelSpec, image: Image, kind: StepKind) -> Graph:
     return build_graph(spec, kind, image.key.fmt, tuple(a.ring for a in image.key.attention), image.key.kv)
 
 
-def unproved_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
-    """The timetable of one step kind over `image`, without the graph's digest: it can be timed and executed, not proved."""
+def unproved_timetable(
+    spec: ModelSpec, system: System, image: Image, kind: StepKind, *, loops: bool = True
+) -> Timetable:
+    """The timetable of one step kind over `image`, without the graph's digest: it can be timed and executed, not proved.
+
+    `loops`: equal layers are stored once, where there are enough of them and they repeat with one period.
+    """
     sharded = partition(_graph(spec, image, kind), image.key.plan)
-    return schedule(image, build_chains(sharded, image, system), system)
+    looped = looped_timetable(sharded, image, system) if loops else None
+    return looped or schedule(image, build_chains(sharded, image, system), system)
 
 
-def compile_timetable(spec: ModelSpec, system: System, image: Image, kind: StepKind) -> Timetable:
-    """The timetable of one step kind over `image`, with the graph's dataflow digest."""
+def compile_timetable(
+    spec: ModelSpec, system: System, image: Image, kind: StepKind, *, loops: bool = True
+) -> Timetable:
+    """The timetable of one step kind over `image`, with the graph's dataflow digest; `loops` as in `unproved_timetable`."""
     digest = graph_digest(_graph(spec, image, kind))
-    return replace(unproved_timetable(spec, system, image, kind), dataflow=digest)
+    return replace(unproved_timetable(spec, system, image, kind, loops=loops), dataflow=digest)
 
 
 def assemble(image: Image, timetables: Iterable[Timetable]) -> Program:
@@ -141,4 +152,6 @@ def compile_program(
 ) -> Program:
     """A program with a timetable for each of `kinds`."""
     image = compile_image(spec, system, options, weights_digest)
-    return assemble(image, [compile_timetable(spec, system, image, k) for k in sorted(set(kinds))])
+    return assemble(
+        image, [compile_timetable(spec, system, image, k, loops=options.loops) for k in sorted(set(kinds))]
+    )

@@ -15,8 +15,11 @@ class _Builder:
         self.tables: tuple[int, ...] = ()
 
     def add(self, kind: NodeKind, name: str, inputs: tuple[int, ...], outputs: int, **more: object) -> int:
+        layer = int(str(more.get("layer", -1)))
+        if layer >= 0:
+            more["kind_index"] = self.spec.kinds.index(self.spec.kind(layer))
         node = Node(
-            len(self.nodes), kind, name, inputs, int(str(more.get("layer", -1))), str(more.get("tensor", "")), outputs,
+            len(self.nodes), kind, name, inputs, layer, str(more.get("tensor", "")), outputs,
             bool(more.get("rounded", False)), str(more.get("bias", "")), int(str(more.get("kind_index", 0))),
         )  # fmt: skip
         self.nodes.append(node)

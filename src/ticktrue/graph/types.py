@@ -37,7 +37,7 @@ class Node:
     """One op on whole tensors. `inputs` are ids of earlier nodes; `tensor` names its weights, `bias` its bias ('' if none).
 
     `outputs` is the width of a row of the result; `rounded` says whether the result is rounded to the activation type.
-    `kind_index` numbers the kind of attention (of `ModelSpec.kinds`) that ROPE_TABLE belongs to.
+    `kind_index` numbers the kind of attention (of `ModelSpec.kinds`) that the node's layer has, or that ROPE_TABLE belongs to.
     """
 
     id: int

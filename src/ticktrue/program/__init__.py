@@ -11,6 +11,7 @@ from ticktrue.program.codec import (
     write_program,
 )
 from ticktrue.program.expand import Flat, class_regions, expand, output_progression
+from ticktrue.program.loops import unroll
 from ticktrue.program.types import (
     SCHEMA,
     AttentionKey,
@@ -31,5 +32,5 @@ from ticktrue.program.types import (
 __all__ = [
     "SCHEMA", "AttentionKey", "Decoded", "Flat", "Image", "ImageKey", "Loop", "Output", "Packing", "Plan", "Program", "Region",
     "RegionClass", "StepKind", "Tensor", "Timetable", "class_regions", "decode", "encode", "expand", "image_digest",
-    "output_progression", "program_digest", "read_program", "timetable_digest", "write_program",
+    "output_progression", "program_digest", "read_program", "timetable_digest", "unroll", "write_program",
 ]  # fmt: skip

@@ -157,8 +157,12 @@ def _parts(label: str, a: Timetable, b: Timetable) -> Iterator[Difference]:
         yield Difference(label, "dataflow", a.dataflow or "(empty)", b.dataflow or "(empty)")
     yield from _things(f"{label} scratch", a.scratch, b.scratch)
     yield from _things(f"{label} output", a.outputs, b.outputs)
-    if a.loops != b.loops:
-        yield Difference(label, "loops", str(a.loops), str(b.loops))
+    for i in range(max(len(a.loops), len(b.loops))):
+        one, two = (t.loops[i] if i < len(t.loops) else None for t in (a, b))
+        if one is None or two is None:
+            yield Difference(label, f"loop {i}", _line(one), _line(two))
+        elif one != two:
+            yield from _fields(label, f"loop {i} ", one, two)
     if len(a.templates) != len(b.templates) or len(a.template_start) != len(b.template_start):
         yield Difference(label, "templates", _templates(a), _templates(b))
     yield from _chains(f"{label} chain", a, b)

@@ -1,10 +1,10 @@
 """Chains -> rows: the deterministic expansion that `verify`, `sim` and `execute` each read.
 
-The class form has one row per functional action of a chip of the class, peers written out. The flat form is the class form
-on every chip: `Flat.address` and `Flat.peer` give what depends on the chip's rank.
+The class form has one row per functional action of a chip of the class, peers and iterations of loops written out. The flat form
+is the class form on every chip: `Flat.address` and `Flat.peer` give what depends on the chip's rank.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +14,7 @@ from ticktrue.errors import InputError
 from ticktrue.hw import System
 from ticktrue.isa import OPS, Kind, Op, OpTable, Unit
 from ticktrue.program import columns as col
+from ticktrue.program.loops import iterations, moved_regions
 from ticktrue.program.types import Image, Int64, Plan, Region, Timetable
 
 _FIRST_UNIT = np.array([int(i.units[0]) for i in OPS], dtype=np.int64)
@@ -133,11 +134,13 @@ def _local(templates: Int64, trow: Int64) -> Int64:
 
 
 def expand(image: Image, timetable: Timetable, system: System) -> Flat:
-    """All rows of `timetable`, every field resolved.
+    """All rows of `timetable`, every field resolved; chains are numbered as in `unroll(timetable)`.
 
     Raises:
         InputError: T361 if a stored index points outside its table (the codec and `verify.shape` report it by field).
     """
+    if timetable.loops:
+        return _repeated(expand(image, replace(timetable, loops=()), system), timetable)
     plan, table = image.key.plan, OpTable.of(system.chip)
     regions = class_regions(image, timetable)
     templates = _with_local(timetable)
@@ -173,6 +176,31 @@ def expand(image: Image, timetable: Timetable, system: System) -> Flat:
     counts = np.bincount(chain, minlength=len(timetable.chains))
     of_chain = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return Flat(rows, timetable.chains[:, 1].copy(), of_chain, plan, table, regions)
+
+
+def _repeated(once: Flat, timetable: Timetable) -> Flat:
+    """Rows of all iterations from those of each stored chain: later, over other regions, hearing rows of their own iteration."""
+    run = iterations(timetable)
+    source = run.rows(once.row_of_chain)
+    size = (once.row_of_chain[1:] - once.row_of_chain[:-1])[run.source]
+    rows, later = once.rows[source], run.later(timetable)
+    rows[:, col.C_CHAIN] = np.repeat(np.arange(len(size), dtype=np.int64), size)
+    rows[:, col.C_ISSUE] += np.repeat(later, size)
+    further = np.arange(len(rows), dtype=np.int64) - source
+    for c in (col.C_S0, col.C_S1):
+        rows[:, c] += np.where(rows[:, c] >= 0, further, 0)
+    named = rows[:, col.C_REGION].copy()
+    region = moved_regions(timetable, named, np.repeat(run.iteration, size), np.repeat(run.loop, size))
+    if len(region) and region.max() >= len(once.regions):
+        raise InputError("a loop leads to a region that does not exist", code="T361", where="loops.strides")
+    bases = np.array(
+        [r.group * once.table.group_vectors + r.base for r in once.regions] + [0], dtype=np.int64
+    )
+    rows[:, col.C_REGION] = region
+    rows[:, col.C_ABS] += np.where(_MEMORY[rows[:, col.C_OP]], bases[region] - bases[named], 0)
+    rows.flags.writeable = False
+    of_chain = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    return replace(once, rows=rows, start=once.start[run.source] + later, row_of_chain=of_chain)
 
 
 _COPIED = (

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from ticktrue.errors import UsageError
 from ticktrue.hw import System
 from ticktrue.isa import Unit
-from ticktrue.program import Flat, Program, StepKind, Timetable, expand
+from ticktrue.program import Flat, Program, StepKind, Timetable, expand, unroll
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.report.columns import count
@@ -40,7 +40,7 @@ def timeline(
     Raises:
         UsageError: T131 no chain is labelled with that layer; T130 no such step kind.
     """
-    timetable = pick(program, kind)
+    timetable = unroll(pick(program, kind))
     flat = expand(program.image, timetable, system)
     chains = [i for i, name in enumerate(timetable.labels) if name.startswith(f"L{layer}.")]
     if not chains:

@@ -3,6 +3,9 @@
 import numba as nb
 import numpy as np
 
+REACH = 16
+"""Cycles: ports idle for longer are alike, and the first of them is taken, so that equal layers take equal ports."""
+
 
 @nb.njit(cache=True)
 def _blocked_until(busy_a, busy_b, count, res, a, b):
@@ -63,7 +66,7 @@ def _try(u0, u1, start, use_a, use_b, use_first, use_count, use_p, use_w, busy_a
                 i = count[res] - 1
                 while i >= 0 and busy_a[res, i] >= b:
                     i -= 1
-                before = busy_b[res, i] if i >= 0 else np.int64(0)
+                before = max(busy_b[res, i] if i >= 0 else np.int64(0), a - REACH)
                 if before > latest:
                     latest, chosen = before, res
         if chosen < 0:

@@ -4,7 +4,7 @@ import numpy as np
 
 from ticktrue.errors import UsageError
 from ticktrue.hw import System
-from ticktrue.program import Flat, Program, StepKind, Timetable, expand
+from ticktrue.program import Flat, Program, StepKind, Timetable, expand, unroll
 from ticktrue.program import columns as col
 from ticktrue.sim.clock import deskew_cycles, deskew_mismatches
 from ticktrue.sim.critical import critical_path, shares
@@ -58,6 +58,7 @@ def simulate(program: Program, system: System, kind: StepKind | Timetable | None
 
 def replay(timetable: Timetable, system: System, flat: Flat) -> Timing:
     """As `simulate`, for rows already expanded."""
+    timetable = unroll(timetable)
     check_rows(flat)
     machine = Machine.of(system, flat.plan)
     order = order_of(flat)

@@ -99,14 +99,13 @@ def settle(
                 if s1[r] >= 0 and is_pass[r]:
                     moved |= _pass_tie(r, s1[r], ready, n, p, m, q, w, b, plane_end)
             for e in range(at, last):
-                x, r = local[e, 1], local[e, 2]
-                end = b[x] + stagger[x] + (n[x] - 1) * p[x] + (m[x] - 1) * q[x] + w[x]
-                if local[e, 3] == READ_AFTER_WRITE:
+                x, r, kind = local[e, 1], local[e, 2], local[e, 3]
+                others = 0 if kind == TURN else m[x] - 1  # PASSes of a tile per round take turns in each
+                end = b[x] + stagger[x] + (n[x] - 1) * p[x] + others * q[x] + w[x]
+                if kind == READ_AFTER_WRITE:
                     end += write_end[x]
-                elif local[e, 3] == PLANE:
+                elif kind == PLANE:
                     end = plane_end[x]
-                elif local[e, 3] == TURN:  # PASSes of a tile per round take turns in each
-                    end = b[x] + stagger[x] + (n[x] - 1) * p[x] + w[x]
                 if b[r] + stagger[r] < end:
                     b[r], moved = end - stagger[r], True
         good = good and not moved

@@ -20,7 +20,7 @@ CHUNK = 1 << 20
 def check_clocks(scope: Scope) -> None:
     """Finds alignments that come too late or cannot be made, and messages that clocks may miss by more than the guard."""
     deskew, where = scope.timetable.deskew, f"{scope.timetable.kind.label()}, deskew"
-    if deskew and scope.timetable.duration < deskew:
+    if deskew and scope.timetable.duration + scope.more_cycles < deskew:
         scope.findings.field(
             "V100", where, f"expected 0, for the step ends before cycle {deskew:_}, found {deskew:_}"
         )
@@ -36,6 +36,7 @@ def check_clocks(scope: Scope) -> None:
 def _alignments(scope: Scope) -> None:
     """V114: from one alignment to the next, or to the end of the step, at most an epoch; an alignment ends before the next."""
     chip, deskew, duration = scope.system.chip, scope.timetable.deskew, scope.timetable.duration
+    duration += scope.more_cycles
     epoch, hold, first = chip.value("epoch_cycles"), chip.value("deskew_hold_cycles"), int(sends(scope)[0])
     apart = deskew or duration
     if apart > epoch:
@@ -58,6 +59,14 @@ def _skew(scope: Scope) -> None:
     chip, rows = scope.system.chip, scope.rows
     link = np.flatnonzero((rows[:, col.C_OP] == Op.SEND) | (rows[:, col.C_OP] == Op.RECEIVE))
     since, cycle = _furthest(rows[link], scope.timetable.deskew)
+    if (
+        scope.more_cycles
+    ):  # iterations are left out: as far as any could be; where that is too far, all are looked at
+        since = (
+            np.full(len(since), scope.timetable.deskew - 1)
+            if scope.timetable.deskew
+            else since + scope.more_cycles
+        )
     skew, drift, guard = chip.value("skew0_cycles"), 2 * chip.value("drift_ppm"), scope.flat.table.guard
     bad = np.flatnonzero(skew * MILLION + drift * since > guard * MILLION)
     listed = bad[: scope.findings.room].tolist()

@@ -151,6 +151,15 @@ _ALL: tuple[Code, ...] = (
         "Correct the region of the row. " + _COMPILE,
     ),
     Code(
+        "V119",
+        "a loop whose iterations are not alike or meet others than their neighbours",
+        "A loop stores a body of chains once; iteration l runs it l periods later, over regions l strides further on. "
+        "Loops neither overlap nor nest, a body spans at most two periods (from its first issue to its last write "
+        "in memory), and no two iterations share a region that a stride moves. Then an iteration meets only its "
+        "neighbours, and a few of them stand for all.",
+        "Lengthen the period, or leave the loop unrolled. " + _COMPILE,
+    ),
+    Code(
         "V120",
         "an access that can leave its region",
         "By interval arithmetic over the events, all ranks, and the whole range of the register, some address "

@@ -1,15 +1,17 @@
 """All rules of the machine in order: tables, fields, then rows in time. Each stage relies on what the one before has shown."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from ticktrue.hw import System
-from ticktrue.program import Program, Timetable, expand
+from ticktrue.program import Flat, Image, Program, Timetable, expand, unroll
 from ticktrue.verify.arrival import check_arrivals
 from ticktrue.verify.clocks import check_clocks
 from ticktrue.verify.fields import check_fields
 from ticktrue.verify.image import check_image
 from ticktrue.verify.indirect import check_addresses
 from ticktrue.verify.links import check_links
+from ticktrue.verify.loops import check_spans, shorten
 from ticktrue.verify.machine import check_machine
 from ticktrue.verify.memory import check_memory
 from ticktrue.verify.operands import check_operands
@@ -58,12 +60,43 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
         check_addresses(stored, findings)
     if findings.total > before:
         return 0
+    if not timetable.loops:
+        return check_rows(
+            Scope(program.image, timetable, system, expand(program.image, timetable, system), findings)
+        )
+    once = expand(program.image, replace(timetable, loops=()), system)
+    check_spans(timetable, once, findings)
+    if findings.total > before:
+        return 0
+    # few iterations tell whether all are legal; which rows break a rule, and when, is told of all of them
+    short = compact_scope(program.image, timetable, system, once)
+    if short is not None:
+        rows = check_rows(short)
+        if short.findings.total == 0:
+            return rows + short.more_rows
     flat = expand(program.image, timetable, system)
-    scope = Scope(program.image, timetable, system, flat, findings)
-    if not len(flat.rows):
+    return check_rows(Scope(program.image, unroll(timetable), system, flat, findings))
+
+
+def compact_scope(image: Image, timetable: Timetable, system: System, once: Flat) -> Scope | None:
+    """What stands for all iterations of a timetable's loops, with findings of its own; None where nothing can be left out.
+
+    `once` holds every stored chain one time.
+    """
+    short = shorten(timetable, once)
+    if not short.rows:
+        return None
+    flat = expand(image, short.timetable, system)
+    return Scope(image, unroll(short.timetable), system, flat, Findings(), short.rows, short.cycles)
+
+
+def check_rows(scope: Scope) -> int:
+    """Checks the rows of a timetable in time; gives their number."""
+    findings, before = scope.findings, scope.findings.total
+    if not len(scope.rows):
         findings.field(
             "V112",
-            f"{timetable.kind.label()}, chains",
+            f"{scope.timetable.kind.label()}, chains",
             "expected rows, found chains that only speak to peers",
         )
         return 0
@@ -80,4 +113,4 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
             check_registers,
         ):
             check(scope)
-    return len(flat.rows)
+    return len(scope.rows)

@@ -31,8 +31,9 @@ def _duration(scope: Scope) -> None:
 def _code(scope: Scope) -> None:
     """Each class row is one instruction on every chip."""
     held = sum(r.vectors for r in scope.image.regions if r.cls == RegionClass.CODE)
-    size = len(scope.rows) * scope.system.chip.value("code_bytes_per_row")
+    count = len(scope.rows) + scope.more_rows
+    size = count * scope.system.chip.value("code_bytes_per_row")
     if size > held * VECTOR_BYTES:
         where = scope.timetable.kind.label()
-        message = f"{len(scope.rows):_} rows need {ceil_div(size, VECTOR_BYTES):_} vectors of code, the image reserves {held:_}"
+        message = f"{count:_} rows need {ceil_div(size, VECTOR_BYTES):_} vectors of code, the image reserves {held:_}"
         scope.findings.field("V109", f"{where}, code", message)

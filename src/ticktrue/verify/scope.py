@@ -27,13 +27,19 @@ _UNIT_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A timetable whose stored rows are sound, and its class rows on all chips."""
+    """A timetable whose stored rows are sound, and its class rows on all chips.
+
+    `timetable` has no loops. Where it stands for one with more iterations, these have `more_rows` class rows and take
+    `more_cycles`.
+    """
 
     image: Image
     timetable: Timetable
     system: System
     flat: Flat
     findings: Findings
+    more_rows: int = 0
+    more_cycles: int = 0
 
     @property
     def rows(self) -> Int64:

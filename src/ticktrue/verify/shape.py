@@ -14,6 +14,7 @@ from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.units import ceil_div
 from ticktrue.verify.image import GREATEST, check_region, whole
+from ticktrue.verify.loops import check_loops
 from ticktrue.verify.stored import ELEMENT_BYTES, Stored
 from ticktrue.verify.verdict import Findings
 
@@ -39,6 +40,8 @@ def stored_rows(image: Image, timetable: Timetable, system: System, findings: Fi
         return None
     _scratch(image, timetable, system, findings)
     if findings.total > before or not _indices(timetable, where, findings):
+        return None
+    if not check_loops(image, timetable, findings):
         return None
     stored = _join(image, timetable, system)
     _ranges(stored, findings)
@@ -90,9 +93,6 @@ def _arrays(t: Timetable, where: str, findings: Findings) -> bool:
                 f"expected integers [*, {width}]" if width else "expected integers [*]",
             )
             fine = False
-    if t.loops:
-        findings.field("V112", f"{where}, loops", "expected none: this version of the format has no loops")
-        fine = False
     if not whole(t.duration, 0, MAX_CYCLE):
         findings.field(
             "V112", f"{where}, duration", f"expected 0 to {MAX_CYCLE:_} cycles, found {t.duration!r}"

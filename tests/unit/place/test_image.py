@@ -12,6 +12,8 @@ from ticktrue.compile import Options, compile_image
 from ticktrue.errors import DoesNotFit
 from ticktrue.hw import load_system
 from ticktrue.isa import OpTable
+from ticktrue.place.image import layer_of
+from ticktrue.place.layout import SCORE
 from ticktrue.program import RegionClass
 
 SMOLLM2 = replace(SPEC, name="smollm2-135m", layers=30, hidden=576, ffn=1536, vocab=49_152, max_positions=8_192,
@@ -62,3 +64,44 @@ def test_a_refusal_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(DoesNotFit, match=r"^T310: "):
         compile_image(SMOLLM2, load_system("tiny-4"), Options(max_context=512))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("chips", [1, 2, 8, 16])
+def test_layers_lie_alike_one_after_the_other(chips: int) -> None:
+    """So that one loop can serve them: each kind of region in one bank group, ids in the order of layers."""
+    image = compile_image(SMOLLM2, load_system("groq3-lpx-tray").subset(chips), Options())
+    tracks: dict[str, list[tuple[int, int, int]]] = {}
+    for i, r in enumerate(image.regions):
+        layer, name = layer_of(r.name)
+        if layer >= 0:
+            tracks.setdefault(name, []).append((layer, i, r.group))
+    assert {"qkv", "o", "gu", "down", "attn_norm", "ffn_norm", "k0", "v0"} <= tracks.keys()
+    for track in tracks.values():
+        track.sort()
+        assert [layer for layer, _, _ in track] == list(range(30))
+        assert {b[1] - a[1] for a, b in pairwise(track)} == {1}
+        assert len({group for _, _, group in track}) == 1
+
+
+@pytest.mark.parametrize("chips", [1, 8])
+def test_keys_lie_apart_from_the_scores(chips: int) -> None:
+    """A head's keys stream while another head's scores are read: in one bank group they would share its read ports."""
+    image = compile_image(SMOLLM2, load_system("groq3-lpx-tray").subset(chips), Options())
+    assert not {r.group for r in image.regions if layer_of(r.name)[1].startswith("k")} & {SCORE}
+
+
+def test_the_fuller_a_chip_the_less_alike_layers_lie() -> None:
+    """303,770,880 bytes are needed: all layers alike, every second, third, fourth, as the bank groups allow."""
+    system = load_system("groq3-lpx-tray").subset(1)
+    found = []
+    for size in (500_000_000, 400_000_000, 305_100_000, 304_200_000):
+        small = system.with_fact("sram_bytes", size)
+        image = compile_image(replace(SMOLLM2, vocab=4_000), small, Options(max_context=1_100))
+        groups = [next(r.group for r in image.regions if r.name == f"L{layer}.gu") for layer in range(30)]
+        period = next(
+            (d for d in range(1, 7) if all(a == b for a, b in zip(groups, groups[d:], strict=False))), 0
+        )
+        table = OpTable.of(small.chip)
+        assert all(r.base + r.vectors <= table.group_vectors for r in image.regions)
+        found.append(period)
+    assert found == [1, 2, 3, 4]

@@ -31,6 +31,41 @@ def test_conflict_is_exact(a: tuple[int, ...], b: tuple[int, ...]) -> None:
         assert found in both
 
 
+def nested(rng: np.random.Generator) -> tuple[int, ...]:
+    """A nested progression (start, n, p, m, q, w) of up to 12 x 8 events, often of the periods that rows share."""
+    n, m, w = int(rng.integers(1, 13)), int(rng.integers(1, 9)), int(rng.integers(1, 7))
+    p = max(w, int(rng.choice([w + rng.integers(0, 40), 9, 16, 18, 64]))) if n > 1 else 0
+    inner = (n - 1) * p + w
+    q = max(inner, int(rng.choice([inner + rng.integers(0, 200), 64, 128, 600]))) if m > 1 else 0
+    return int(rng.integers(0, 1_000)), n, p, m, q, w
+
+
+def held(use: tuple[int, ...], size: int) -> np.ndarray:
+    """Which of `size` cycles an event of the use holds, one event after the other."""
+    start, n, p, m, q, w = use
+    out = np.zeros(size, dtype=bool)
+    for j in range(m):
+        for i in range(n):
+            out[start + i * p + j * q : start + i * p + j * q + w] = True
+    return out
+
+
+def test_20_000_pairs_of_nested_progressions_against_brute_force() -> None:
+    """31 section 8: no difference, where a third to two thirds of the pairs conflict."""
+    rng, conflicts, woven = np.random.default_rng(31), 0, 0
+    for _ in range(20_000):
+        a, b = nested(rng), nested(rng)
+        ends = [u[0] + (u[1] - 1) * u[2] + (u[3] - 1) * u[4] + u[5] for u in (a, b)]
+        both = held(a, max(ends)) & held(b, max(ends))
+        found = conflict(np.array(a), np.array(b))
+        assert (found >= 0) == both.any(), (a, b)
+        assert found < 0 or both[found], (a, b)
+        conflicts += bool(both.any())
+        woven += found < 0 and max(a[0], b[0]) < min(ends)
+    assert 0.33 < conflicts / 20_000 < 0.67
+    assert woven > 2_000  # boxes overlap, events do not: what boxes alone would get wrong
+
+
 @settings(max_examples=800, deadline=None)
 @given(uses(), uses())
 def test_inner_conflict_gives_the_first_cycle(a: tuple[int, ...], b: tuple[int, ...]) -> None:
