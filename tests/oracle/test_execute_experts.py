@@ -84,7 +84,7 @@ def test_three_slots_of_unequal_length_equal_the_oracle(chips: int, chunk: int, 
 
 def test_every_chip_takes_the_experts_that_the_oracle_takes() -> None:
     """The last layer's choice is still in scratch after the step: its weights and its ids, rank by rank, on every chip."""
-    s, tokens = stepper("moe", 4, "bf16"), tokens_of("moe", 8)
+    s, tokens = Stepper.make(model().spec, model().weights(), 4, "bf16", CONTEXT), tokens_of("moe", 8)
     _, machine = s.run(tokens, 8)
     (timetable,) = s.timetables.values()
     (region,) = [r for r in class_regions(s.image, timetable) if r.name == "route"]

@@ -26,6 +26,7 @@ def experts_of(spec: ModelSpec, layer: int) -> Experts | None:
     if experts is None or layer < experts.dense_layers:
         return None
     lacking = {
+        "a single expert": experts.count < 2,  # noqa: PLR2004
         "shared experts": experts.shared != 0,
         "a router that is not softmax": experts.router != "softmax",
         "router weights that are not normalised": not experts.normalise,
@@ -83,10 +84,9 @@ class Mixture:
         return out
 
     def _sums(self, node: Node, part: str, outputs: int, inputs: int) -> Hashes:
-        """Of each weight the sum over all experts, or the weight itself where there is one expert."""
+        """Of each weight the sum over all experts."""
         of, count = base(f"{node.tensor}.{part}"), self._experts.count
         return np.asarray(experts_kernel.over_experts(of, (count, outputs, inputs), self._key), np.uint64)
 
     def _product(self, x: Hashes, sums: Hashes, ids: Hashes) -> Hashes:
-        key = self._key if self._experts.count > 1 else np.uint64(0)
-        return np.asarray(experts_kernel.product_of(x, sums, ids, key, (self._tile, tag("PASS"))), np.uint64)
+        return np.asarray(experts_kernel.product_of(x, sums, ids, self._key, (self._tile, tag("PASS"))), np.uint64)

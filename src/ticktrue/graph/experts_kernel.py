@@ -22,11 +22,11 @@ def topk(logits, tag_k, k):
 
 @nb.njit(cache=True)
 def over_experts(base, shape, key_f):
-    """out[N, K]: the sum over experts e of mix(key, e) times the weight of e; the weight itself where there is one expert."""
+    """out[N, K]: the sum over experts e of mix(key, e) times the weight of e."""
     count, outputs, inputs = shape
     out = np.zeros((outputs, inputs), np.uint64)
     for e in range(count):
-        key = mix(key_f, U(e)) if count > 1 else U(1)
+        key = mix(key_f, U(e))
         for n in range(outputs):
             for k in range(inputs):
                 out[n, k] += key * leaf(base, U((e * outputs + n) * inputs + k))
@@ -35,7 +35,7 @@ def over_experts(base, shape, key_f):
 
 @nb.njit(cache=True)
 def product_of(x, sums, ids, key_f, rule):
-    """Row 7 of row t with the weights that the register of hash ids[t] names; key 0: one expert. rule = (tile, PASS)."""
+    """Row 7 of row t with the weights that the register of hash ids[t] names. rule = (tile, PASS)."""
     tile, tag_pass = rule
     rows, inputs = x.shape
     outputs = sums.shape[0]
@@ -47,11 +47,8 @@ def product_of(x, sums, ids, key_f, rule):
             for k0 in range(0, inputs, tile):
                 total = ZERO
                 for k in range(k0, min(k0 + tile, inputs)):
-                    w = sums[n, k]
-                    if key_f != ZERO and w != ZERO:
-                        w = mix(key, w)
-                    if x[t, k] != ZERO and w != ZERO:
-                        total = total * STEP + x[t, k] * w
+                    if x[t, k] != ZERO and sums[n, k] != ZERO:
+                        total = total * STEP + x[t, k] * mix(key, sums[n, k])
                 acc = add(acc, seal(tag_pass, total))
             out[t, n] = acc
     return out

@@ -68,8 +68,8 @@ def test_every_witness_agrees(chips: int, fmt: str, slots: int, kind: StepKind) 
     assert [tuple(p) for p in rows_parts(program, timetable, machine)] == [tuple(p) for p in graph]
 
 
-def test_more_experts_than_lanes_and_one_expert() -> None:
-    for experts in (Experts(330, 3, 8), Experts(1, 1, 40), Experts(3, 3, 20, dense_layers=1)):
+def test_more_experts_than_lanes_and_a_dense_layer() -> None:
+    for experts in (Experts(330, 3, 8), Experts(2, 1, 40), Experts(3, 3, 20, dense_layers=1)):
         spec = replace(SPEC, experts=experts)
         kind = StepKind(2, 1, 1, "last", "chip")
         program = compile_program(spec, system(), Options("bf16", 64), [kind])
@@ -128,7 +128,7 @@ RULES: dict[str, tuple[str, str, Callable[[Editor], Program]]] = {
         "V122", "token row 4 of a step of 4", lambda e: e.with_value("L1.route", Op.LATCH, 0, a0=1)),
     "an expert that does not exist": (
         "V120", "beyond region L", lambda e: e.with_value("L0.route", Op.TOPK, 0, a0=1)),
-    "experts too far apart": ("V120", "beyond region L0.xgu", lambda e: gather_of(e, reg_stride=1)),
+    "experts too far apart": ("V120", "beyond region L0.xgu", lambda e: gather_of(e, reg_stride=200)),
     "experts beyond the bank group": ("V121", "beyond bank group", lambda e: gather_of(e, reg_stride=1 << 20)),
     "experts that do not differ": (
         "V100", "reg_stride is 0",
@@ -170,8 +170,6 @@ def test_a_tile_before_its_ids_is_late_by_that_alone(editor: Editor) -> None:
     assert {v.code for v in verdict.violations} == {"V104"}
     assert "L0.route LATCH" in verdict.violations[0].message
     assert not simulate(wrong, system()).clean
-    slower = replace(editor.program.image.key)
-    assert slower == editor.program.image.key
 
 
 def flat_with(editor: Editor, changes: dict[int, dict[int, int]]) -> tuple[Flat, Scope]:
