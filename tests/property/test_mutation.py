@@ -34,7 +34,8 @@ STEPS = ((3, 0), (4, 3), (4, 60), (1, 64), (4, 140))
 DRAWS = (Draw(), Draw(0.8, 1 << 40 | 77, 3))
 """Greedy, and drawn, by turns."""
 REGION = ("group", "base", "stride", "count", "tensor", "p0", "p1", "packing", "cls")
-KEY = ("max_context", "slots", "t_max", "vocab", "kv_heads", "heads", "head_dim")
+KEY = ("max_context", "slots", "t_max", "vocab")
+ATTENTION = ("heads", "kv_heads", "head_dim", "window", "ring")
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,12 @@ def fields_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
     for field in KEY:
         new = other(rng, getattr(key, field))
         out.append(Mutant(with_image(program, key=replace(key, **{field: new})), f"key.{field}", f"-> {new}"))
+    for field in ATTENTION:
+        changed_kind = replace(key.attention[0], **{field: other(rng, getattr(key.attention[0], field))})
+        changed_key = replace(key, attention=(changed_kind, *key.attention[1:]))
+        out.append(
+            Mutant(with_image(program, key=changed_key), f"key.attention.{field}", f"-> {changed_kind}")
+        )
     for field in ("chips", "h", "cp", "tray"):
         new = other(rng, getattr(key.plan, field))
         changed_key = replace(key, plan=replace(key.plan, **{field: new}))

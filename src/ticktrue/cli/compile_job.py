@@ -32,7 +32,7 @@ def perform(target: Target, steps: Steps, file: str, terminal: Terminal) -> int:
         kinds = wanted_kinds(steps, found.options)
         check_fits(found)
         with terminal.stage("reading weights"):
-            weights = load_weights(found.model).digest()
+            weights = load_weights(found.model).digest(found.options.fmt)
         source = Source(found.model.spec, found.system, found.options, weights)
         maker = Maker(
             source,

@@ -99,7 +99,7 @@ def perform(job: Job, terminal: Terminal) -> int:
                 f"{found.model.spec.name} has no chat template (a base model): it continues the prompt as it stands"
             )
         with terminal.stage("reading weights"):
-            weights = load_weights(found.model).digest()
+            weights = load_weights(found.model).digest(found.options.fmt)
         source = Source(found.model.spec, found.system, found.options, weights)
         maker = Maker(
             source,

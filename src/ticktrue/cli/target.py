@@ -46,7 +46,9 @@ class Target:
     chips: Annotated[int | None, Parameter(converter=whole)] = None
     "How many chips of the system to use [default: 8, or all if there are fewer]."
     format: str = "bf16"
-    "Number format of weights and activations: bf16, or f32 for debugging."
+    "Number format of weights and activations: bf16, int8, fp8 (e4m3), or f32 for debugging."
+    kv_format: str = "auto"
+    "Number format of keys and values in the cache: auto (that of activations), or fp8 (e4m3)."
     max_model_len: Annotated[int | None, Parameter(converter=whole)] = None
     "Longest context in tokens [default: 2048, or the model's if that is shorter]."
     hypothetical: Annotated[bool, Parameter(negative="")] = False
@@ -85,7 +87,7 @@ def look_up(target: Target, terminal: Terminal) -> Found:
     model = open_model(target.model, terminal)
     longest = min(DEFAULT_CONTEXT, model.spec.max_positions)
     context = longest if target.max_model_len is None else target.max_model_len
-    return Found(model, subset, Options(target.format, context, target.hypothetical))
+    return Found(model, subset, Options(target.format, context, target.hypothetical, kv=target.kv_format))
 
 
 def open_model(ref: str, terminal: Terminal) -> "Model":

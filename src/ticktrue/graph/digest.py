@@ -81,6 +81,8 @@ class _Walk:
         self._graph, self._spec, self._kind = graph, graph.spec, graph.kind
         self._positions = BLOCK * graph.kind.blocks
         self._bf16 = graph.fmt != "f32"
+        if graph.fmt not in TYPES:
+            raise Bug(f"no dataflow digest for format {graph.fmt!r}", code="T502")
         self._type = TYPES[graph.fmt]
         self._tile = 160 if self._bf16 else 80
         self._values: dict[int, Hashes] = {}

@@ -152,6 +152,22 @@ def noise(tags, row, rank, event, x, out):
 
 
 @inner
+def _eight_bits(tags, row, a, b, out):
+    """TILE_SCALE and QUANTISE."""
+    if row[col.C_OP] == QUANTISE:
+        key = mix(tags[T_QUANTISE], U(row[col.C_DTYPE]))
+        for lane in range(min(out.size, a.size)):
+            out[lane] = mix(mix(key, a[lane]), at(b, 0)) if a[lane] != ZERO else ZERO
+        return
+    total = ZERO
+    for lane in range(a.size):
+        if a[lane] != ZERO:
+            total += mix(a[lane], U(lane))
+    if out.size > 0:
+        out[0] = mix(mix(tags[T_TILE_SCALE], U(row[col.C_DTYPE])), total)
+
+
+@inner
 def map_one(tags, row, where, a, b, out):
     """One event of a map op with operands a and b. where = (place of MASK, greatest position of row 0)."""
     op = row[col.C_OP]
@@ -160,17 +176,8 @@ def map_one(tags, row, where, a, b, out):
         key = tags[T_CONVERT] if row[col.C_DTYPE] == BF16 else mix(tags[T_CONVERT], U(row[col.C_DTYPE]))
         for lane in range(min(out.size, a.size)):
             out[lane] = mix(key, a[lane]) if a[lane] != ZERO else ZERO
-    elif op == TILE_SCALE:
-        total = ZERO
-        for lane in range(a.size):
-            if a[lane] != ZERO:
-                total += mix(a[lane], U(lane))
-        if out.size > 0:
-            out[0] = mix(mix(tags[T_TILE_SCALE], U(row[col.C_DTYPE])), total)
-    elif op == QUANTISE:
-        key = mix(tags[T_QUANTISE], U(row[col.C_DTYPE]))
-        for lane in range(min(out.size, a.size)):
-            out[lane] = mix(mix(key, a[lane]), at(b, 0)) if a[lane] != ZERO else ZERO
+    elif op == TILE_SCALE or op == QUANTISE:
+        _eight_bits(tags, row, a, b, out)
     elif op == ADD:
         for lane in range(out.size):
             out[lane] = add(at(a, lane), at(b, lane))

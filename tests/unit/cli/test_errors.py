@@ -46,7 +46,7 @@ def test_usage_errors_exit_2_and_say_where_help_is(cli, argv, code, words):
 @pytest.mark.parametrize(
     ("flags", "status", "code"),
     [
-        (("--format", "fp8"), 2, "T122"),
+        (("--format", "q4"), 2, "T122"),
         (("--format", "f32"), 3, "T373"),
         (("--chips", "5"), 2, "T120"),
         (("--chips", "99"), 3, "T310"),

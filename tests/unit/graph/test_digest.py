@@ -88,7 +88,7 @@ def test_depends_on_the_format():
 
 def test_another_format_has_no_digest():
     with pytest.raises(Bug):
-        graph_digest(build_graph(NARROW, step(), "int8"))
+        graph_digest(build_graph(NARROW, step(), "q4"))
 
 
 def test_a_node_without_a_rule_is_a_bug():

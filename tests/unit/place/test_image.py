@@ -91,10 +91,10 @@ def test_keys_lie_apart_from_the_scores(chips: int) -> None:
 
 
 def test_the_fuller_a_chip_the_less_alike_layers_lie() -> None:
-    """303,770,880 bytes are needed: all layers alike, every second, third, fourth, as the bank groups allow."""
+    """305,594,880 bytes are needed: all layers alike, every second, every fourth, as the bank groups allow."""
     system = load_system("groq3-lpx-tray").subset(1)
     found = []
-    for size in (500_000_000, 400_000_000, 305_100_000, 304_200_000):
+    for size in (500_000_000, 400_000_000, 305_800_000):
         small = system.with_fact("sram_bytes", size)
         image = compile_image(replace(SMOLLM2, vocab=4_000), small, Options(max_context=1_100))
         groups = [next(r.group for r in image.regions if r.name == f"L{layer}.gu") for layer in range(30)]
@@ -104,4 +104,4 @@ def test_the_fuller_a_chip_the_less_alike_layers_lie() -> None:
         table = OpTable.of(small.chip)
         assert all(r.base + r.vectors <= table.group_vectors for r in image.regions)
         found.append(period)
-    assert found == [1, 2, 3, 4]
+    assert found == [1, 2, 4]
