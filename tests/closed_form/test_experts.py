@@ -23,7 +23,9 @@ ROWS = 64
 def compiled(spec, chips: int, tokens: int = 1) -> tuple[Program, object]:
     system = load_system("tiny-4").subset(chips)
     image = compile_image(spec, system, Options("bf16", 64))
-    return assemble(image, [compile_timetable(spec, system, image, StepKind(tokens, 1, 1, "last", "chip"))]), system
+    return assemble(
+        image, [compile_timetable(spec, system, image, StepKind(tokens, 1, 1, "last", "chip"))]
+    ), system
 
 
 def cycles(spec, chips: int, tokens: int = 1) -> int:
@@ -40,7 +42,9 @@ class ExpertFacts(Facts):
         super().__init__()
         f = load_system("tiny-4").chip.value
         self.topk, self.register = f("topk_cycles"), f("register_write_cycles")
-        self.load = ROWS * 320 // self.weight_bytes  # a tile of 64 rows, one vector each, through the weight-load port
+        self.load = (
+            ROWS * 320 // self.weight_bytes
+        )  # a tile of 64 rows, one vector each, through the weight-load port
 
     def exchanged_twice(self, chips: int) -> int:
         """As `exchanged`, a vector of each of two ranks: on links one slot later."""
@@ -67,12 +71,33 @@ def test_a_mixture_of_experts_takes_so_much_longer(chips: int, more: int) -> Non
     """
     f = ExpertFacts()
     rest = f.fold + f.store
-    dense = f.tile(2) + f.read + f.fold + f.func + f.map + f.store + f.exchanged(chips) + f.merged(chips) + f.store
+    dense = (
+        f.tile(2)
+        + f.read
+        + f.fold
+        + f.func
+        + f.map
+        + f.store
+        + f.exchanged(chips)
+        + f.merged(chips)
+        + f.store
+    )
     dense += f.tile() + f.read + f.fold + f.map + f.store + f.exchanged(chips)
     router = f.tile() + f.read + rest + f.exchanged(chips) + f.merged(chips) + f.store
     choice = f.read + f.topk + 1 + f.register
     gate = f.read + f.extra + f.load + f.install + f.passed + f.move + f.store + 1 + f.load
-    silu = f.read + f.fold + f.func + f.map + f.store + 1 + f.exchanged_twice(chips) + f.merged(chips) + f.store + chips
+    silu = (
+        f.read
+        + f.fold
+        + f.func
+        + f.map
+        + f.store
+        + 1
+        + f.exchanged_twice(chips)
+        + f.merged(chips)
+        + f.store
+        + chips
+    )
     down = f.tile() + f.load
     mixed = f.read + rest + 1 + f.read + f.map + 1 + f.fold + f.map + f.store
     experts = router + choice + gate + silu + down + mixed + f.exchanged(chips)

@@ -19,7 +19,12 @@ from ticktrue.model import Model, load_model
 from ticktrue.program import class_regions
 
 CONTEXT = 300
-WIDE: dict[str, object] = {"num_experts": 331, "num_experts_per_tok": 7, "moe_intermediate_size": 24, "num_hidden_layers": 1}
+WIDE: dict[str, object] = {
+    "num_experts": 331,
+    "num_experts_per_tok": 7,
+    "moe_intermediate_size": 24,
+    "num_hidden_layers": 1,
+}
 """More experts than a beat has lanes, and an odd number of them for each token."""
 
 
@@ -132,9 +137,9 @@ def test_another_expert_would_be_seen() -> None:
 @pytest.mark.parametrize("fmt", ["int8", "fp8"])
 def test_experts_in_eight_bits_are_refused(fmt: str) -> None:
     system = load_system("groq3-lpx-tray").subset(2)
-    with pytest.raises(UnsupportedModel, match="T333.*mixture of experts") as raised:
+    with pytest.raises(UnsupportedModel, match="mixture of experts") as raised:
         compile_image(model().spec, system, Options(fmt, CONTEXT, hypothetical=True))
-    assert raised.value.where == "--format"
+    assert (raised.value.code, raised.value.where) == ("T333", "--format")
 
 
 @pytest.mark.slow

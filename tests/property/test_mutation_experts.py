@@ -49,8 +49,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
 
 def chains_of(t: Timetable) -> list[int]:
     """Chains of experts: L0.xgu.tile[1.0] and the like."""
-    return [i for i, name in enumerate(t.labels) if name.split("[")[0].split(".")[1:2] and name.split(".")[1] in PARTS
-            or name.split("[")[0].endswith(".mix")]  # fmt: skip
+    kinds = [name.partition("[")[0].split(".")[1:2] for name in t.labels]
+    return [i for i, kind in enumerate(kinds) if kind and kind[0] in PARTS]
 
 
 def own_template(t: Timetable, chain: int, row: int, column: int, value: int) -> dict[str, np.ndarray]:
@@ -101,13 +101,17 @@ def stacks_of(rng: np.random.Generator, program: Program) -> Iterator[Mutant]:
         old = image.tensors[i]
         new = replace(old, **{name: other(rng, getattr(old, name))})
         tensors = (*image.tensors[:i], new, *image.tensors[i + 1 :])
-        yield Mutant(with_image(program, tensors=tensors), f"tensor.{name}", f"{old.name}: {getattr(new, name)}")
+        yield Mutant(
+            with_image(program, tensors=tensors), f"tensor.{name}", f"{old.name}: {getattr(new, name)}"
+        )
     for name in REGION:
         i = int(rng.choice(homes))
         home = image.regions[i]
         moved = replace(home, **{name: other(rng, getattr(home, name))})
         regions = (*image.regions[:i], moved, *image.regions[i + 1 :])
-        yield Mutant(with_image(program, regions=regions), f"region.{name}", f"{home.name}: {getattr(moved, name)}")
+        yield Mutant(
+            with_image(program, regions=regions), f"region.{name}", f"{home.name}: {getattr(moved, name)}"
+        )
 
 
 def test_the_program_itself_is_clean(base: Base) -> None:
@@ -119,7 +123,11 @@ def test_no_mutant_survives(base: Base) -> None:
     made = [m for _ in range(EACH) for m in (*rows_of(rng, base.program), *stacks_of(rng, base.program))]
     made += columns_of(rng, base.program)
     outcomes = [(m, judge(m, base)) for m in made]
-    fields = Counter(m.name for m in made if "." in m.name and not m.name.startswith(("templates", "rows", "chains", "pieces")))
+    fields = Counter(
+        m.name
+        for m in made
+        if "." in m.name and not m.name.startswith(("templates", "rows", "chains", "pieces"))
+    )
     assert len(made) >= 200
     assert min(fields.values()) >= EACH
     same = [f"{m.name} {m.change}" for m, seen in outcomes if seen == "same"]

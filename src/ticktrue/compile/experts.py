@@ -1,7 +1,7 @@
 """Chains of a mixture of experts, every expert cut over outputs on all chips: no dispatch, k passes for each token.
 
-Every chip knows every choice. Per rank, a chain per weight tile goes through the token rows: the wide GATHER takes the tile of the
-expert that the row's register names. What the experts make lies as [rank][token row]; the weighted sum folds over ranks.
+Every chip knows every choice. Per rank, a chain per weight tile goes through the token rows: the wide GATHER takes the tile of
+the expert that the row's register names. What the experts make lies as [rank][token row]; the weighted sum folds over ranks.
 """
 
 from dataclasses import replace
@@ -15,7 +15,6 @@ from ticktrue.isa import Dtype, Op, RegFn, Unit
 from ticktrue.isa.ops import LANES, lanes_of
 from ticktrue.partition import ExpertShapes
 from ticktrue.place import Phase, Tile, route_width
-from ticktrue.program import columns as col
 
 
 def shapes(step: Step) -> ExpertShapes:

@@ -89,4 +89,6 @@ class Mixture:
         return np.asarray(experts_kernel.over_experts(of, (count, outputs, inputs), self._key), np.uint64)
 
     def _product(self, x: Hashes, sums: Hashes, ids: Hashes) -> Hashes:
-        return np.asarray(experts_kernel.product_of(x, sums, ids, self._key, (self._tile, tag("PASS"))), np.uint64)
+        return np.asarray(
+            experts_kernel.product_of(x, sums, ids, self._key, (self._tile, tag("PASS"))), np.uint64
+        )

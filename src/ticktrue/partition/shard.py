@@ -137,7 +137,7 @@ class AttentionShapes:
 
 @dataclass(frozen=True, slots=True)
 class ExpertShapes:
-    """Sizes of a mixture of experts: `per_token` of `count` for each row; its cuts of the router's logits, the gated product, y_j."""
+    """A mixture of experts, `per_token` of `count` for each row: cuts of the router's logits, of the gated product, of y_j."""
 
     count: int
     per_token: int

@@ -75,7 +75,7 @@ def half_width(head_dim: int) -> int:
 
 
 def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
-    """Every phase of the step in order: per layer qkv, o, gate and up, down (or router, and those of experts); then the logits."""
+    """Every phase of the step in order: per layer qkv, o, gate and up, down (or router and experts); then the logits."""
     index = {t.name: i for i, t in enumerate(sharded.tensors)}
     depth, lanes, spec = sharded.shapes.depth, lanes_of(sharded.shapes.weight), sharded.graph.spec
 

@@ -82,7 +82,7 @@ def _type_of(mem, region):
 
 @inner
 def _tile_leaves(mem, chip, where, lanes, out):
-    """Lanes of a vector of a weight tile of some record: row k of the tile is one or two vectors, its lanes those of the pieces."""
+    """Lanes of a vector of a weight tile, in any record: row k of it is one or two vectors, its lanes those of the pieces."""
     region, off = where
     record, off = off // mem.regions[region, R_STRIDE], off % mem.regions[region, R_STRIDE]
     t = tile_at(mem, region, off)

@@ -109,7 +109,8 @@ def _experts(s: Stored, findings: Findings) -> None:
 
 def _choices(s: Stored) -> Int64:
     """The TOPKs whose ids a LATCH writes to registers: what they choose from is the range of every expert register."""
-    return source_of(s, col.T_S0)[s.op == Op.LATCH]
+    found: Int64 = source_of(s, col.T_S0)[s.op == Op.LATCH]
+    return found
 
 
 def _rings(s: Stored, findings: Findings) -> None:

@@ -26,7 +26,20 @@ def run(rows: np.ndarray, k: int, lanes: int = 320) -> np.ndarray:
         pool[j * beats * 320 : j * beats * 320 + columns] = row
     out = count * beats * 320
     pool[out:] = 7
-    topk(pool, 0, 320, out, 320, beats, count, columns, k, lanes, np.empty(160, np.int64), np.empty(160, np.float32))
+    topk(
+        pool,
+        0,
+        320,
+        out,
+        320,
+        beats,
+        count,
+        columns,
+        k,
+        lanes,
+        np.empty(160, np.int64),
+        np.empty(160, np.float32),
+    )
     return pool[out:].reshape(count, 320)
 
 
@@ -42,7 +55,9 @@ def test_it_is_row_27(columns: int, k: int) -> None:
 
 
 def test_of_equal_logits_the_lower_column_comes_first() -> None:
-    rows = np.array([[0.5, 2, 2, -1, 2, 0.5], [-3, -3, -3, -3, -3, -3], [-0.0, 0.0, -1, 0.0, -0.0, -2]], np.float32)
+    rows = np.array(
+        [[0.5, 2, 2, -1, 2, 0.5], [-3, -3, -3, -3, -3, -3], [-0.0, 0.0, -1, 0.0, -0.0, -2]], np.float32
+    )
     found = run(rows, 4)
     assert found[:, 4:8].copy().view(np.int32).tolist() == [[1, 2, 4, 0], [0, 1, 2, 3], [0, 1, 3, 4]]
     assert found[1, :4].tolist() == [0.25] * 4

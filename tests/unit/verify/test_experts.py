@@ -112,7 +112,9 @@ def elsewhere(e: Editor, to: str) -> Program:
 
 def earlier(e: Editor) -> Program:
     """The first tile taken a cycle before its ids are in the instruction queue."""
-    first = min((int(e.timetable.chains[i, 1]), n) for i, n in enumerate(e.timetable.labels) if n.startswith("L0.xgu"))
+    first = min(
+        (int(e.timetable.chains[i, 1]), n) for i, n in enumerate(e.timetable.labels) if n.startswith("L0.xgu")
+    )
     return e.moved(first[1], -1)
 
 
@@ -184,7 +186,9 @@ def flat_with(editor: Editor, changes: dict[int, dict[int, int]]) -> tuple[Flat,
 
 def rows_of(editor: Editor, op: Op, register: bool) -> list[int]:
     rows = expand(editor.program.image, editor.timetable, system()).rows
-    return np.flatnonzero((rows[:, col.C_OP] == op) & ((rows[:, col.C_REGFN] == RegFn.EXPERT) == register)).tolist()
+    return np.flatnonzero(
+        (rows[:, col.C_OP] == op) & ((rows[:, col.C_REGFN] == RegFn.EXPERT) == register)
+    ).tolist()
 
 
 def codes(editor: Editor, changes: dict[int, dict[int, int]]) -> list[str]:
@@ -223,7 +227,7 @@ def test_registers_are_owned_from_the_first_to_the_last_event(editor: Editor) ->
     assert codes(editor, only) == ["V103"] * len(mine)
 
 
-# ---- legal faults: the wrong read ------------------------------------------------------------------------------------------------
+# ---- legal faults: the wrong read ----------------------------------------------------------------------------------------------
 
 WRONG: dict[str, Callable[[Editor], Program]] = {
     "ranks exchanged": lambda e: e.with_value("L0.xgu.tile[0.0]", Op.GATHER, 0, a1=1),
@@ -232,7 +236,9 @@ WRONG: dict[str, Callable[[Editor], Program]] = {
     "ids of the layer before": lambda e: e.moved("L1.route", 10**7),
     "experts a vector apart": lambda e: gather_of(e, reg_stride=-1),
     "another expert's record": lambda e: gather_of(e, reg_stride=-160),
-    "the tile of the first expert": lambda e: e.with_template("L0.xgu.tile[0.0]", Op.GATHER, 0, op=-1, reg_fn=-6),
+    "the tile of the first expert": lambda e: e.with_template(
+        "L0.xgu.tile[0.0]", Op.GATHER, 0, op=-1, reg_fn=-6
+    ),
     "activations of another rank": lambda e: e.with_value("L0.xdown.tile[1.0]", Op.LOAD, 0, base=-8),
     "activations of another row": lambda e: e.with_template("L0.xgu.tile[0.0]", Op.LOAD, 0, step2=-1),
     "ranks added the other way round": lambda e: Editor(
