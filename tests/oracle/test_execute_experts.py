@@ -153,3 +153,15 @@ def test_every_chip_count_chunk_and_batch(chips: int, chunk: int, slots: int, fm
     logits, _ = s.run_batch(sequences, chunk)
     for tokens, found in zip(sequences, logits, strict=True):
         assert same_bits(found, reference("moe", fmt, tokens).logits)
+
+
+def test_equal_layers_of_experts_are_one_loop() -> None:
+    """Registers are written anew in every iteration; the loop's bits are the oracle's."""
+    eight = load_model(str(write_family(Path(mkdtemp()) / "eight", "qwen3_moe", 4, num_hidden_layers=8)))
+    s = Stepper.make(eight.spec, eight.weights(), 4, "bf16", CONTEXT)
+    tokens = list(range(100, 130))
+    logits, _ = s.run(tokens, 4)
+    assert [loop.count for t in s.timetables.values() for loop in t.loops] == [8]
+    assert same_bits(
+        logits, Oracle(eight.spec, eight.weights(), "bf16", matmul=fast_matmul).forward(tokens).logits
+    )

@@ -357,7 +357,11 @@ def run(
     a2, a3 = np.empty(320, np.float32), np.empty(320, np.float32)
     scratch = np.empty(512, np.float32)
     ids = np.empty(160, np.int64)
-    expert = np.zeros((pools.shape[0], token.size, 160), np.int64)
+    ranks = 0
+    for x in range(steps.shape[0]):
+        if steps[x, L_OP] == LATCH:
+            ranks = max(ranks, steps[x, L_X0])
+    expert = np.zeros((pools.shape[0], token.size, ranks), np.int64)
     turned = np.empty(max(64, token.size) * 320, np.float32)
     sums, wide = np.empty(320, np.int32), np.empty(320 * 320, np.float32)
     for x in range(steps.shape[0]):

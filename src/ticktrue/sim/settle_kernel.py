@@ -73,9 +73,7 @@ def settle(
     `shape` MAP, REDUCE or RESHAPE; `arrival` cycles from a row's first (folds: last) event to its result at the consumer;
     `ready` cycles from the last weight to the first pass; `local` int64[pairs, 4] = (chain, x, r, kind) in order of chain.
     """
-    rows = len(n)
-    p, q, b = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    plane_end = np.zeros(rows, dtype=np.int64)
+    p, q, b, plane_end = np.zeros_like(n), np.zeros_like(n), np.zeros_like(n), np.zeros_like(n)
     at, good = 0, True
     for c in range(len(row_of_chain) - 1):
         low, high = row_of_chain[c], row_of_chain[c + 1]

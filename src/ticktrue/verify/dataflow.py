@@ -106,7 +106,7 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
     chips = range(flat.plan.chips)
     model = memory.model
     token_rows = model[dataflow_memory_kernel.M_SLOTS] * model[dataflow_memory_kernel.M_TOKENS]
-    registers = (flat.plan.chips, int(token_rows), RANKS)
+    registers = (flat.plan.chips, int(token_rows), RANKS if (rows[:, col.C_OP] == Op.LATCH).any() else 0)
     lanes = int(stat[:, dataflow_plan_kernel.S_ACTIVE].max()) + 1
     events = int(stat[rows[:, col.C_OP] == Op.PASS, dataflow_plan_kernel.S_EVENTS].max(initial=1))
     run = _Run(

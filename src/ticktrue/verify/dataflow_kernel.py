@@ -160,7 +160,7 @@ def _latch(run, rows, stat, r, chip):
     view = _view(run, rows, stat, chip, s)
     for e in range(row[col.C_N] * row[col.C_M]):
         token_row, x = row[col.C_A0] + e, _event(view, e)
-        if token_row >= run.columns.shape[1]:
+        if token_row >= run.columns.shape[1] or k > run.columns.shape[2]:
             run.mem.stray[0] += 1
             continue
         for rank in range(k):

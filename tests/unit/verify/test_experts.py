@@ -13,8 +13,10 @@ from ticktrue.graph.digest import graph_parts
 from ticktrue.hw import load_system
 from ticktrue.isa import Op, OpTable, RegFn
 from ticktrue.model import Experts, Family, ModelSpec
-from ticktrue.program import Flat, Program, StepKind, expand
+from ticktrue.program import Flat, Program, StepKind, decode, encode, expand
 from ticktrue.program import columns as col
+from ticktrue.program.diff import diff
+from ticktrue.program.text import from_text, to_text
 from ticktrue.sim import simulate
 from ticktrue.verify import verify
 from ticktrue.verify.dataflow import check_dataflow, rows_parts
@@ -273,3 +275,11 @@ def exchanged(e: Editor) -> Callable[[np.ndarray], None]:
 def test_a_wrong_read_is_caught(editor: Editor, name: str) -> None:
     found = check_dataflow(WRONG[name](editor), system())
     assert [v.code for v in found] == ["V141"]
+
+
+def test_text_and_bytes_keep_stacks_and_registers(editor: Editor) -> None:
+    text = to_text(editor.program)
+    assert all(word in text for word in (" stack=8", "reg_fn=EXPERT", "LATCH", "TOPK"))
+    again = from_text(text)
+    assert encode(again) == encode(editor.program) == encode(decode(encode(again)).program)
+    assert diff(editor.program, again) == ()
