@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 
-from ticktrue.compile import attention, head, heads, linear, rows
+from ticktrue.compile import attention, experts, head, heads, linear, rows
 from ticktrue.compile.chains import ChainWriter
 from ticktrue.compile.step import Step, all_gather
 from ticktrue.graph.types import Node, NodeKind
@@ -58,6 +58,10 @@ def _node(step: Step, node: Node) -> None:  # noqa: C901, PLR0912 - one arm per 
             rows.rope_rows(step, step.s.kinds[node.kind_index])
         case NodeKind.NORM:
             _norm(step, node)
+        case NodeKind.ROUTER:
+            experts.route(step, node.layer)
+        case NodeKind.EXPERTS:
+            experts.experts(step, node.layer)
         case NodeKind.LINEAR | NodeKind.GATE:
             _product(step, node, layer)
         case NodeKind.ROPE if node.name.endswith("q_rope"):
@@ -110,6 +114,8 @@ def _product(step: Step, node: Node, layer: str) -> None:
             linear.tiles(step, phase, x, f"part.{part}", n)
             linear.fold_matrix(step, phase, (f"part.{part}", f"sh.{part}", node.bias), 0, s.y)
             all_gather(step, f"{layer}.{part}", f"sh.{part}", f"in.{part}", s.y)
+        case "router":
+            experts.router(step, node.layer)
         case "gate" if node.kind == NodeKind.LINEAR:
             phase = step.phases[f"{layer}.gu"]
             linear.tiles(step, phase, "h", "part.gu", n)

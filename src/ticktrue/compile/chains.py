@@ -38,7 +38,8 @@ def progress(n: int, m: int = 1, *, p: int = 1, q: int = 0) -> Progress:
 class At:
     """An address: region, first vector, steps of i and j; rank and register parts.
 
-    `row`: the token row (s * T + t) whose registers event 0 uses; `ring`: blocks of the ring that KV positions go round in.
+    `row`: the token row (s * T + t) whose registers event 0 uses; `ring`: blocks of the ring that KV positions go round in;
+    `rank`: of an expert register.
     """
 
     region: int
@@ -52,6 +53,7 @@ class At:
     reg_stride: int = 0
     row: int = 0
     ring: int = 0
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ class Chain:
         row[col.T_PATTERN], row[col.T_RANKFN], row[col.T_RANKSTRIDE] = at.pattern, at.rank_fn, at.rank_stride
         row[col.T_REGFN], row[col.T_REGSTRIDE] = at.reg_fn, at.reg_stride
         value[col.V_REGION], value[col.V_BASE] = at.region, at.base
-        value[col.V_A0], value[col.V_A1] = at.row, at.ring
+        value[col.V_A0], value[col.V_A1] = at.row, at.ring or at.rank
 
     def load(self, at: At, pr: Progress, dtype: Dtype, width: int, *, wide: bool = False) -> int:
         """LOAD (GATHER if the address has a register) of `width` vectors per event."""
@@ -167,6 +169,12 @@ class Chain:
         r = self._row(op, (source,), self._out[source], dtype=dtype, width=width)
         self._address(r, at)
         self._rows[r][col.T_PEERS] = int(peers)
+        return r
+
+    def latch(self, source: int, row: int) -> int:
+        """LATCH of the ids that a TOPK gives: registers of token rows `row`, `row` + 1, ..."""
+        r = self._row(Op.LATCH, (source,), self._out[source])
+        self._values[r][col.V_A0] = row
         return r
 
     def exchange(self, source: int, pattern: int, dtype: Dtype, width: int) -> int:
@@ -268,6 +276,11 @@ class _Offsets:
         row = rows[r]
         return (row[col.T_N] - 1) * row[col.T_P] + (row[col.T_M] - 1) * row[col.T_Q] + self.hold(rows, r)
 
+    def _turn(self, rows: TemplateKey, r: int, tiles: int) -> int:
+        """Cycles until another PASS of the same INSTALL may follow: with a tile per round, PASSes take turns in each."""
+        row = rows[r]
+        return (row[col.T_N] - 1) * row[col.T_P] + self.hold(rows, r) if tiles > 1 else self._span(rows, r)
+
     def _earliest(self, rows: TemplateKey, offsets: list[int], r: int) -> int:
         row = rows[r]
         need = max((self._first_out(rows[s], offsets[s]) for s in _operands(row)), default=0)
@@ -278,7 +291,7 @@ class _Offsets:
             need = max(need, ready + int(self._table.latency[Op.INSTALL]))
             for other in range(r):
                 if rows[other][col.T_OP] == Op.PASS and rows[other][col.T_S1] == i:
-                    need = max(need, offsets[other] + self._span(rows, other))
+                    need = max(need, offsets[other] + self._turn(rows, other, install[col.T_M]))
         return need
 
     def _delay(self, rows: TemplateKey, offsets: list[int], s: int, by: int) -> None:

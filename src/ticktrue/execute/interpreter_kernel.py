@@ -8,8 +8,15 @@ import numpy as np
 
 from ticktrue.execute import lower as lo
 from ticktrue.isa.ops import Dtype, Op, RegFn
-from ticktrue.kernels import attend, lanes, matmul, philox
-from ticktrue.kernels.bits import bf16_to_f32, e4m3_to_f32, f32_to_bf16_bits, f32_to_e4m3_bits, u32_as_f32
+from ticktrue.kernels import attend, lanes, matmul, philox, topk
+from ticktrue.kernels.bits import (
+    bf16_to_f32,
+    e4m3_to_f32,
+    f32_as_u32,
+    f32_to_bf16_bits,
+    f32_to_e4m3_bits,
+    u32_as_f32,
+)
 
 F32, INT8, E4M3 = int(Dtype.F32), int(Dtype.INT8), int(Dtype.E4M3)
 (L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
@@ -28,6 +35,7 @@ LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK
 SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
 TILE_SCALE, QUANTISE = int(Op.TILE_SCALE), int(Op.QUANTISE)
 NOISE = int(Op.NOISE)
+TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.TOKEN),
     int(RegFn.P_DIV),
@@ -35,6 +43,8 @@ TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.KV),
     int(RegFn.LAST),
 )
+EXPERT = int(RegFn.EXPERT)
+NAMED = lo.MODE_NAMED
 ZERO = np.float32(0)
 FEW = 16  # columns at or below which SIMD lanes are better spent on events
 
@@ -101,17 +111,36 @@ def _write(words, floats, octets, dtype, at, pool, a, count):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _load(s, at, words, floats, octets, pool, token, position, last, cp):
+def _load(s, at, words, floats, octets, pool, token, position, last, cp, expert):
     lanes_ = s[L_LANES]
     for j in range(s[L_M]):
         for i in range(s[L_N]):
             v = at + i * s[L_STEP] + j * s[L_STEP2]
-            if s[L_REGFN] != 0:
+            if s[L_REGFN] == EXPERT:
+                v += expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+            elif s[L_REGFN] != 0:
                 at_row = 0 if s[L_REGFN] == LAST else i
                 v += _register(s, at_row, token, position, last, cp) * s[L_REGSTRIDE]
             o = s[L_O] + (j * s[L_N] + i) * s[L_SO]
             _read(words, floats, octets, s[L_DTYPE], v, pool, o, lanes_)
             pool[o + lanes_ : o + s[L_FILL]] = ZERO
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _name(s, pool, expert):
+    """A wide GATHER, whose tiles are read in place: of each round the vectors between its address and its tile."""
+    for j in range(s[L_M]):
+        named = expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+        pool[s[L_O] + j] = np.float32(named + j * s[L_STEP2])
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _latch(s, pool, expert):
+    """Expert registers of token rows A0, A0 + 1, ...: the k ids of each event, which follow its k weights."""
+    k = s[L_X0]
+    for i in range(s[L_N] * s[L_M]):
+        for rank in range(k):
+            expert[s[L_A0] + i, rank] = np.int64(f32_as_u32(pool[s[L_A] + i * s[L_SA] + k + rank]))
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -138,7 +167,7 @@ def _touch(words, at, count, scratch):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _pass(s, at, words, floats, octets, pool, a0, a1, a2, a3, turned, sums, wide):
+def _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide):
     """PASS: one call of the ordered product per tile; tile j for pass j where the INSTALL has several."""
     for j in range(s[L_M]):
         tile = j if s[L_X1] == 1 else 0
@@ -150,25 +179,25 @@ def _pass(s, at, words, floats, octets, pool, a0, a1, a2, a3, turned, sums, wide
             pool[to + s[L_C1] : to + s[L_FILL]] = ZERO
         c0, c1, sa, so, n = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N]
         stride, rows = s[L_STRIDE], s[L_ROWS]
-        if s[L_MODE] == 0:
-            begin = (at + tile * s[L_X0]) * 160
+        first, mode = at + tile * s[L_X0], s[L_MODE]
+        if mode >= NAMED:  # the tile that a register named
+            first, mode = at + np.int64(pool[s[L_B] + tile]), mode - NAMED
+        if mode == 0:
+            begin = first * 160
             _touch(words, begin, stride * rows, turned)
-            matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0, a1, a2, a3)
-        elif s[L_MODE] == 1:
-            begin = (at + tile * s[L_X0]) * 80
-            matmul.pass_f32(floats, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0)
-        elif s[L_MODE] == 3:
-            begin = (at + tile * s[L_X0]) * 320
-            matmul.pass_int8(octets, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, sums)
-        elif s[L_MODE] == 4:
-            begin = (at + tile * s[L_X0]) * 320
-            matmul.pass_e4m3(octets, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, wide, a0)
+            matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n)
+        elif mode == 1:
+            matmul.pass_f32(floats, first * 80, stride, rows, c0, c1, pool, x, sa, o, so, n)
+        elif mode == 3:
+            matmul.pass_int8(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, xs)
+        elif mode == 4:
+            matmul.pass_e4m3(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, wide)
         elif c1 - c0 <= FEW and n >= FEW:
             begin = s[L_B] + tile * s[L_X0]
             matmul.pass_few(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, turned, a0)
         else:
             begin = s[L_B] + tile * s[L_X0]
-            matmul.pass_f32(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0)
+            matmul.pass_f32(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n)
         if s[L_ONES] >= 0:
             matmul.pass_ones(pool, s[L_ROWS], x, s[L_SA], o + s[L_ONES], s[L_SO], s[L_N])
 
@@ -242,7 +271,7 @@ def _zero_rest(s, pool, events, used):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _vxm(s, pool, rank, cp, c, position, scratch):
+def _vxm(s, pool, rank, cp, c, position, scratch, ids):
     op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
     a, sa, b, sb, o, so = s[L_A], s[L_SA], s[L_B], s[L_SB], s[L_O], s[L_SO]
     if op == CONVERT and s[L_DTYPE] == E4M3:
@@ -288,6 +317,8 @@ def _vxm(s, pool, rank, cp, c, position, scratch):
             lanes.fold(pool, a, sa, o, so, s[L_N], s[L_M], width)
         elif op == MAX:
             lanes.maximum(pool, a, sa, o, so, s[L_N], s[L_M], width)
+        elif op == TOPK:
+            topk.topk(pool, a, sa, o, so, s[L_N], s[L_M], s[L_A0], s[L_X0], width, ids, scratch)
         elif op == LANE_SUM:
             lanes.lane_sum(pool, a, sa, o, so, s[L_N], s[L_M], scratch)
         elif op == LANE_ARGMAX:
@@ -322,11 +353,16 @@ def run(
     `token`, `position` int64[S * T]: of each token row; `last` int64[S]: the last valid token of each slot. `temperature`
     float32[rows] and `draw` uint32[rows, 3] (seed low, seed high, choice): registers by row of logits.
     """
-    a0, a1 = np.empty(320, np.float32), np.empty(320, np.float32)
-    a2, a3 = np.empty(320, np.float32), np.empty(320, np.float32)
+    a0 = np.empty(320, np.float32)
     scratch = np.empty(512, np.float32)
+    ids = np.empty(160, np.int64)
+    ranks = 0
+    for x in range(steps.shape[0]):
+        if steps[x, L_OP] == LATCH:
+            ranks = max(ranks, steps[x, L_X0])
+    expert = np.zeros((pools.shape[0], token.size, ranks), np.int64)
     turned = np.empty(max(64, token.size) * 320, np.float32)
-    sums, wide = np.empty(320, np.int32), np.empty(320 * 320, np.float32)
+    xs, wide = np.empty(max(64, token.size) * 320, np.int16), np.empty(320 * 320, np.float32)
     for x in range(steps.shape[0]):
         s = steps[x]
         op = s[L_OP]
@@ -337,7 +373,23 @@ def run(
             c = table[chip, 1]
             if op == LOAD or op == GATHER:
                 if s[L_SO] > 0:
-                    _load(s, address[chip, x], words, floats, octets, pool, token, position, last, cp)
+                    _load(
+                        s,
+                        address[chip, x],
+                        words,
+                        floats,
+                        octets,
+                        pool,
+                        token,
+                        position,
+                        last,
+                        cp,
+                        expert[chip],
+                    )
+                elif op == GATHER:
+                    _name(s, pool, expert[chip])
+            elif op == LATCH:
+                _latch(s, pool, expert[chip])
             elif op == STORE or op == SCATTER:
                 source = pool
                 if s[L_SOURCE] >= 0:
@@ -345,7 +397,7 @@ def run(
                 _store(s, address[chip, x], words, floats, octets, source, token, position, last, cp, c)
             elif op == PASS:
                 at = address[chip, s[L_SOURCE]] if s[L_MODE] != 2 else 0
-                _pass(s, at, words, floats, octets, pool, a0, a1, a2, a3, turned, sums, wide)
+                _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide)
             elif op == MERGE:
                 _merge(s, pool)
             elif op == MOVE:
@@ -355,4 +407,4 @@ def run(
             elif op == NOISE:
                 _noise(s, pool, table[chip, s[L_PATTERN]], position, last, temperature, draw)
             else:
-                _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, position, scratch)
+                _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, position, scratch, ids)

@@ -52,6 +52,7 @@ class Literal:
         self._token = [x for of in tokens for x in [*of, *[0] * (t - len(of))]]
         self._position = [p + i for p in pos for i in range(t)]
         self._last = [max(len(of), 1) - 1 for of in tokens]
+        self._expert: dict[tuple[int, int, int], int] = {}
         self._streams: dict[tuple[int, int], F32] = {}
         with np.errstate(all="ignore"):  # lanes that a selection throws away may overflow on the way
             for r in self._order.tolist():
@@ -68,17 +69,25 @@ class Literal:
             self._streams[r, chip] = self._streams[row[col.C_S0], int(self._peer[chip][r])]
         elif op == Op.PASS:
             self._streams[r, chip] = self._pass(chip, row)
+        elif op == Op.LATCH:
+            self._latch(chip, row)
         else:
             a = self._streams[row[col.C_S0], chip]
             b = self._streams.get((row[col.C_S1], chip), a)
             self._streams[r, chip] = a if op == Op.SEND else self._compute(chip, row, a, b)
+
+    def _latch(self, chip: int, row: list[int]) -> None:
+        """Ids follow the weights of a TOPK: lane k + j of event i names rank j of token row a0 + i."""
+        k, x = int(self._flat.rows[row[col.C_S0], col.C_X0]), self._streams[row[col.C_S0], chip]
+        for i, ids in enumerate(x.reshape(-1, x.shape[-1])[:, k : 2 * k].view(np.int32)):
+            self._expert |= {(chip, row[col.C_A0] + i, rank): int(e) for rank, e in enumerate(ids)}
 
     def _vector(self, r: int, chip: int, row: list[int], event: tuple[int, int]) -> int | None:
         """Vector of event (i, j); None where the write is not this chip's."""
         i, j = event
         at = int(self._address[chip][r]) + i * row[col.C_STEP] + j * row[col.C_STEP2]
         cp, row0 = self._image.key.plan.cp, row[col.C_A0] if row[col.C_REGFN] else 0
-        p = self._position[row0 + i] if row[col.C_REGFN] not in {0, RegFn.LAST} else 0
+        p = self._position[row0 + i] if row[col.C_REGFN] not in {0, RegFn.LAST, RegFn.EXPERT} else 0
         match row[col.C_REGFN]:
             case RegFn.TOKEN:
                 at += self._token[row0 + i] * row[col.C_REGSTRIDE]
@@ -88,6 +97,8 @@ class Literal:
                 at += p % 512 * row[col.C_REGSTRIDE]
             case RegFn.LAST:
                 at += self._last[row0 // self._kind.tokens] * row[col.C_REGSTRIDE]
+            case RegFn.EXPERT:
+                at += self._expert[chip, row0 + j, row[col.C_A1]] * row[col.C_REGSTRIDE]
             case RegFn.KV:
                 block = p // 64 % row[col.C_A1] if row[col.C_A1] else p // 64
                 if block % cp != chip % cp and row[col.C_OP] == Op.SCATTER:
@@ -164,7 +175,7 @@ class Literal:
         op, x0 = row[col.C_OP], row[col.C_X0]
         if op == Op.INSTALL:
             return a
-        if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK}:
+        if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK, Op.TOPK}:
             rank = self._image.key.plan.rank(row[col.C_PATTERN], chip)
             parts = a.reshape(row[col.C_M], row[col.C_N], -1)
             return np.stack([_reduce(row, p, rank) for p in parts])[None]
@@ -355,6 +366,8 @@ def _reduce(row: list[int], events: F32, rank: int) -> F32:
             out[0] = s[0]
         case Op.MERGE:
             _merge(row, events, out)
+        case Op.TOPK:
+            _topk(row[col.C_X0], events.reshape(-1)[: row[col.C_A0]], out)
         case Op.PICK:
             index = events[:, 1].view(np.int32)
             best = min(range(len(events)), key=lambda k: (-float(events[k, 0]), int(index[k])))
@@ -362,6 +375,22 @@ def _reduce(row: list[int], events: F32, rank: int) -> F32:
         case _:
             _argmax(row, events, out, rank)
     return out
+
+
+def _topk(k: int, logits: F32, out: F32) -> None:
+    ids: list[int] = []
+    for _ in range(k):
+        left = [c for c in range(len(logits)) if c not in ids]
+        best = left[0]
+        for c in left:
+            best = c if logits[c] > logits[best] else best
+        ids.append(best)
+    e = _exp(logits[ids] - logits[ids[0]])
+    total = np.float32(0)
+    for x in e:
+        total = total + x
+    out[:k] = e / total
+    out[k : 2 * k] = np.array(ids, dtype=np.int32).view(np.float32)
 
 
 def _merge(row: list[int], events: F32, out: F32) -> None:

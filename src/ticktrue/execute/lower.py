@@ -26,6 +26,8 @@ Int64 = npt.NDArray[np.int64]
 L_COLUMNS = 33
 MODE_BF16, MODE_F32, MODE_POOL, MODE_INT8, MODE_E4M3 = range(5)
 MODES = {Dtype.BF16: MODE_BF16, Dtype.F32: MODE_F32, Dtype.INT8: MODE_INT8, Dtype.E4M3: MODE_E4M3}
+MODE_NAMED = 8
+"""Added to a mode where an expert register names the tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:  # noqa: C901, PL
             return 1
         case Op.LANE_ARGMAX | Op.PICK:
             return 2
+        case Op.TOPK:
+            return 2 * x0
         case Op.CMUL | Op.DIVIDE:
             return x0
         case Op.ROPE:
@@ -96,7 +100,9 @@ def _read_lanes(op: int, row: list[int], demand: int) -> tuple[int, int]:  # noq
             return 1, 0
         case Op.PICK:
             return 2, 0
-        case Op.LANE_ARGMAX | Op.MERGE:
+        case Op.LATCH:
+            return LANES, 0
+        case Op.LANE_ARGMAX | Op.MERGE | Op.TOPK:
             return min(LANES, int(row[col.C_A0])), 0
         case Op.LANE_SUM:
             return LANES, 0
@@ -141,7 +147,7 @@ def _events(row: list[int]) -> int:
     """Events of a row's result."""
     n, m, x0 = int(row[col.C_N]), int(row[col.C_M]), int(row[col.C_X0])
     op = int(row[col.C_OP])
-    if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK}:
+    if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK, Op.TOPK}:
         return m
     return x0 * m if op in {Op.TRANSPOSE, Op.SPREAD} else n * m
 
@@ -201,6 +207,7 @@ class _Lowering:
         self.demand = _demands(flat, self.order)
         self.planes: dict[int, _Plane] = {}
         self.lazy: set[int] = set()
+        self.named: set[int] = set()
         self._find_planes()
         self.position = np.empty(len(self.order), dtype=np.int64)
         self.position[self.order] = np.arange(len(self.order))
@@ -211,9 +218,15 @@ class _Lowering:
         rows = self.rows
         for i in np.flatnonzero(rows[:, col.C_OP] == Op.INSTALL):
             load, per_row, width = int(rows[i, col.C_S0]), int(rows[i, col.C_X0]), int(rows[i, col.C_WIDTH])
-            if rows[load, col.C_OP] == Op.LOAD:
-                dtype = int(rows[load, col.C_DTYPE])
-                stride = per_row * lanes_of(dtype)
+            dtype = int(rows[load, col.C_DTYPE])
+            stride = per_row * lanes_of(dtype)
+            if (
+                rows[load, col.C_OP] == Op.GATHER
+            ):  # a tile that an expert register names; weights are never written
+                self.lazy.add(load)
+                self.named.add(load)
+                self.planes[int(i)] = _Plane(MODE_NAMED + MODES[Dtype(dtype)], load, stride, width // per_row)
+            elif rows[load, col.C_OP] == Op.LOAD:
                 if not self.written[rows[load, col.C_REGION]] or _in_place(self.flat, load, int(i)):
                     self.lazy.add(load)
                     self.planes[int(i)] = _Plane(MODES[Dtype(dtype)], load, stride, width // per_row)
@@ -292,7 +305,10 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
     op = row[col.C_OP]
     step[L_ROW] = r
     step[L_SOURCE] = -1
-    own_buffer = op not in {Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL} and r not in low.lazy
+    bare = {Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL, Op.LATCH}
+    own_buffer = op not in bare and r not in low.lazy
+    if r in low.named:  # where its tiles lie, one number a round
+        offset[r] = step[L_O] = pool.take(at, int(low.last[r]), int(row[col.C_M]))
     if op == Op.RECEIVE:
         step[L_SOURCE] = row[col.C_S0]
     if own_buffer:
@@ -314,6 +330,8 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
     if op in {Op.STORE, Op.SCATTER}:
         source = int(row[col.C_S0])
         step[L_SOURCE] = source if low.list[source][col.C_OP] == Op.RECEIVE else -1
+    if op == Op.LATCH:
+        step[L_X0] = low.list[row[col.C_S0]][col.C_X0]
     if op == Op.PASS:
         _lower_pass(low, r, step, offset)
 
@@ -338,6 +356,8 @@ def _lower_pass(low: _Lowering, r: int, step: Int64, offset: Int64) -> None:
     step[L_X0] = low.rows[plane.source, col.C_STEP2]
     step[L_X1] = 1 if row[col.C_M] > 1 else 0
     step[L_SOURCE] = low.position[plane.source]
+    if plane.source in low.named:
+        step[L_B] = offset[plane.source]
     if plane.mode == MODE_POOL:
         step[L_B], step[L_SB] = offset[plane.source], step[L_STRIDE]
         if low.rows[plane.source, col.C_UNIT] != 0:

@@ -88,16 +88,18 @@ def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> No
         cols = min(piece[col.P_COLS], tensor.outputs - first)
         rows = min(piece[col.P_ROWS], tensor.inputs - k0)
         if cols > 0 and rows > 0:
-            if image.key.fmt in {"int8", "fp8"}:
-                q = weights.quantised(tensor.name, _eight(image)).q.view(np.int8)
-                pack_piece(
-                    memory.octets, at * 2 * ELEMENTS, stride, rows, piece[col.P_LANE], cols, q, first, k0
-                )
+            eight = image.key.fmt in {"int8", "fp8"}
+            bits: npt.NDArray[np.generic]
+            room: npt.NDArray[np.generic]
+            if eight:
+                bits, room = weights.quantised(tensor.name, _eight(image)).q.view(np.int8), memory.octets
             else:
-                weight = weights.tensor(tensor.name)
-                pack_piece(
-                    memory.words, at * ELEMENTS, stride, rows, piece[col.P_LANE], cols, weight, first, k0
-                )
+                bits, room = weights.tensor(tensor.name), memory.words
+            lanes = 2 * ELEMENTS if eight else ELEMENTS
+            for e in range(tensor.stack):  # matrix e of a stack in record e
+                to, row = (at + e * region.stride) * lanes, e * tensor.outputs + first
+                there = min(cols, bits.shape[0] - row)
+                pack_piece(room, to, stride, rows, piece[col.P_LANE], there, bits, row, k0)
 
 
 def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[int, Region]) -> None:

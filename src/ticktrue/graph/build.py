@@ -1,5 +1,6 @@
 """Model -> graph: one small builder per block; what a family has or leaves out is asked of its ModelSpec."""
 
+from ticktrue.graph.experts import check_format, experts_of
 from ticktrue.graph.types import Graph, Node, NodeKind
 from ticktrue.model import ModelSpec
 from ticktrue.program import StepKind
@@ -87,10 +88,7 @@ def _attention_block(b: _Builder, layer: int, x: int) -> int:
 def _ffn_block(b: _Builder, layer: int, x: int) -> int:
     spec = b.spec
     h = b.norm(layer, "ffn_norm", x)
-    g = b.linear(layer, "gate", h, spec.ffn)
-    u = b.linear(layer, "up", h, spec.ffn)
-    f = b.add(NodeKind.GATE, f"L{layer}.act", (g, u), spec.ffn, layer=layer, rounded=True)
-    y = b.linear(layer, "down", f, spec.hidden, rounded=True)
+    y = _mixture(b, layer, h) if experts_of(spec, layer) else _dense(b, layer, h)
     if spec.post_norms:
         y = b.norm(layer, "post_ffn_norm", y)
     x = b.add(NodeKind.RESIDUAL, f"L{layer}.x_ffn", (x, y), spec.hidden, layer=layer)
@@ -100,10 +98,28 @@ def _ffn_block(b: _Builder, layer: int, x: int) -> int:
     return x
 
 
+def _dense(b: _Builder, layer: int, h: int) -> int:
+    g = b.linear(layer, "gate", h, b.spec.ffn)
+    u = b.linear(layer, "up", h, b.spec.ffn)
+    f = b.add(NodeKind.GATE, f"L{layer}.act", (g, u), b.spec.ffn, layer=layer, rounded=True)
+    return b.linear(layer, "down", f, b.spec.hidden, rounded=True)
+
+
+def _mixture(b: _Builder, layer: int, h: int) -> int:
+    """Rows 27 and 28: logits of the router, the choice of each row, and its experts."""
+    experts = experts_of(b.spec, layer)
+    count, k = (experts.count, experts.per_token) if experts else (0, 0)
+    logits = b.linear(layer, "router", h, count)
+    chosen = b.add(NodeKind.ROUTER, f"L{layer}.route", (logits,), 2 * k, layer=layer)
+    return b.add(NodeKind.EXPERTS, f"L{layer}.experts", (h, chosen), b.spec.hidden, layer=layer,
+                 tensor=f"layers.{layer}.experts", rounded=True)  # fmt: skip
+
+
 def build_graph(
     spec: ModelSpec, kind: StepKind, fmt: str, rings: tuple[int, ...] | None = None, kv: str = "bf16"
 ) -> Graph:
     """The graph of one step of a model. `rings`: as of `Graph`, one for each of `spec.kinds`; none by default."""
+    check_format(spec, fmt)
     b = _Builder(spec)
     x = b.add(NodeKind.EMBED, "embed", (), spec.hidden, tensor="embed")
     b.tables = tuple(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ticktrue.errors import Bug
 from ticktrue.graph import digest_kernel as kernel
+from ticktrue.graph.experts import Mixture, experts_of
 from ticktrue.graph.types import Graph, Node, NodeKind
 from ticktrue.model import Activation
 from ticktrue.program.hashing import base, leaf, mix, tag
@@ -112,7 +113,8 @@ class _Walk:
             NodeKind.LINEAR: self._linear, NodeKind.HEAD_NORM: self._head_norm, NodeKind.ROPE: self._rope,
             NodeKind.ATTENTION: self._attention, NodeKind.RESIDUAL: self._residual, NodeKind.GATE: self._gate,
             NodeKind.LAYER_SCALAR: self._layer_scalar, NodeKind.LAST_ROW: self._last_row, NodeKind.LOGITS: self._logits,
-            NodeKind.NOISE: self._noise, NodeKind.GREEDY: self._greedy,
+            NodeKind.NOISE: self._noise, NodeKind.GREEDY: self._greedy, NodeKind.ROUTER: self._route,
+            NodeKind.EXPERTS: self._experts,
         }  # fmt: skip
         rule = rules.get(node.kind)
         if rule is None:
@@ -164,6 +166,19 @@ class _Walk:
 
     def _gate(self, _: Node, g: Hashes, u: Hashes) -> Hashes:
         return _array(kernel.gate(g, u, tag(GATES[self._spec.activation])))
+
+    def _mixture(self, node: Node) -> Mixture:
+        experts = experts_of(self._spec, node.layer)
+        if experts is None:
+            raise Bug(f"node {node.name} of a layer without experts", code="T502")
+        convert = tag("CONVERT") if self._bf16 else np.uint64(0)
+        return Mixture(experts, self._tile, convert, tag(GATES[self._spec.activation]))
+
+    def _route(self, node: Node, logits: Hashes) -> Hashes:
+        return self._mixture(node).route(logits)
+
+    def _experts(self, node: Node, h: Hashes, chosen: Hashes) -> Hashes:
+        return self._mixture(node).mixed(node, h, chosen)
 
     def _last_row(self, _: Node, x: Hashes) -> Hashes:
         slots = x.reshape(self._kind.slots, self._kind.tokens, -1)

@@ -28,6 +28,8 @@ class NodeKind(StrEnum):
     LOGITS = "logits"
     GREEDY = "greedy"
     NOISE = "noise"
+    ROUTER = "router"
+    EXPERTS = "experts"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,12 @@ CHIP_FACTS: tuple[FactSpec, ...] = (
     FactSpec("sxm_transpose_cycles", "cycles", 1, "from the last vector in to the first one out"),
     FactSpec("sxm_spread_cycles", "cycles", 1, "from a vector in to the first of its copies"),
     FactSpec("lane_reduce_cycles", "cycles", 1, "the tree over the lanes, from the last fold to lane 0"),
+    FactSpec(
+        "topk_cycles", "cycles", 1, "the k largest of the lanes and their softmax, from the last beat on"
+    ),
+    FactSpec(
+        "register_write_cycles", "cycles", 1, "from lanes to the instruction queue: a register that addresses"
+    ),
     FactSpec("rope_cycles", "cycles", 1, "complex multiply of rotary embedding"),
     FactSpec("streams", "streams", 1, "vectors in flight between the units of a chip at one time"),
     FactSpec("code_bytes_per_row", "bytes/row", 0, "SRAM that a row of the timetable takes"),

@@ -56,6 +56,7 @@ class RegFn(IntEnum):
     P_MOD = 3
     KV = 4
     LAST = 5
+    EXPERT = 6
 
 
 class Kind(IntEnum):
@@ -109,6 +110,8 @@ class Op(IntEnum):
     GELU_MUL = 33
     TILE_SCALE = 34
     QUANTISE = 35
+    TOPK = 36
+    LATCH = 37
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class OpInfo:
 
 _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.LOAD, (Unit.MEM_READ, Unit.MEM_WIDE), Kind.SOURCE, 0, "mem_read_cycles"),
-    (Op.GATHER, (Unit.MEM_READ,), Kind.SOURCE, 0, "mem_read_cycles"),
+    (Op.GATHER, (Unit.MEM_READ, Unit.MEM_WIDE), Kind.SOURCE, 0, "mem_read_cycles"),
     (Op.STORE, (Unit.MEM_WRITE,), Kind.SINK, 1, "mem_write_cycles"),
     (Op.SCATTER, (Unit.MEM_WRITE,), Kind.SINK, 1, "mem_write_cycles"),
     (Op.SEND, (Unit.C2C_SEND,), Kind.SINK, 1, ""),
@@ -163,6 +166,8 @@ _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.GELU_MUL, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
     (Op.TILE_SCALE, (Unit.SXM,), Kind.MAP, 1, "lane_reduce_cycles"),
     (Op.QUANTISE, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
+    (Op.TOPK, (Unit.SXM,), Kind.REDUCE, 1, "topk_cycles"),
+    (Op.LATCH, (Unit.SXM,), Kind.SINK, 1, "register_write_cycles"),
 )
 
 OPS: tuple[OpInfo, ...] = tuple(OpInfo(*row) for row in _ROWS)

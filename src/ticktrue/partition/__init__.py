@@ -4,6 +4,7 @@ from ticktrue.partition.plan import MAX_DEGREE, heads_degree, legal_degrees, mak
 from ticktrue.partition.shard import (
     AttentionShapes,
     Cut,
+    ExpertShapes,
     Shapes,
     ShardedGraph,
     kv_degree,
@@ -18,6 +19,7 @@ __all__ = [
     "MAX_DEGREE",
     "AttentionShapes",
     "Cut",
+    "ExpertShapes",
     "Shapes",
     "ShardedGraph",
     "heads_degree",

@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from ticktrue.graph.types import Graph, NodeKind
+from ticktrue.graph.experts import PARTS, experts_of
+from ticktrue.graph.types import Graph, Node, NodeKind
 from ticktrue.isa import Dtype
 from ticktrue.isa.ops import BLOCK, LANES, lanes_of
 from ticktrue.model import ModelSpec
@@ -135,11 +136,23 @@ class AttentionShapes:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertShapes:
+    """A mixture of experts, `per_token` of `count` for each row: cuts of the router's logits, of the gated product, of y_j."""
+
+    count: int
+    per_token: int
+    ffn: int
+    logits: Cut
+    ffn_cut: Cut
+    y: Cut
+
+
+@dataclass(frozen=True, slots=True)
 class Shapes:
     """Every size the later stages need of a sharded step, in lanes, beats and vectors.
 
     `rows` = slots x tokens: row s * T + t is token t of slot s. `act` is the activation type (bf16, or float32 in format f32),
-    `ka` its lanes per vector and `per_beat` its vectors per beat.
+    `ka` its lanes per vector and `per_beat` its vectors per beat. `dense`: whether some layer has no experts.
 
     `weight` is the type of weights, `passed` that of activations in products with them, `depth` its lanes per vector: the K of
     a tile.
@@ -165,6 +178,8 @@ class Shapes:
     y: Cut
     ffn_cut: Cut
     logits: Cut
+    experts: ExpertShapes | None
+    dense: bool
 
     @property
     def x_beats(self) -> int:
@@ -230,6 +245,15 @@ def _attention_shapes(graph: Graph, plan: Plan, index: int) -> AttentionShapes:
     )  # fmt: skip
 
 
+def _expert_shapes(graph: Graph, plan: Plan, act: Dtype) -> ExpertShapes | None:
+    spec, g = graph.spec, plan.chips
+    of = experts_of(spec, spec.layers - 1)
+    if of is None:
+        return None
+    cuts = (Cut.of(of.count, g, Dtype.F32), Cut.of(of.ffn, g, act), Cut.of(spec.hidden, g, Dtype.F32))
+    return ExpertShapes(of.count, of.per_token, of.ffn, *cuts)
+
+
 def shapes_of(graph: Graph, plan: Plan) -> Shapes:
     """All sizes of one step on one chip of `plan`."""
     spec, kind = graph.spec, graph.kind
@@ -242,8 +266,21 @@ def shapes_of(graph: Graph, plan: Plan) -> Shapes:
         kinds=tuple(_attention_shapes(graph, plan, i) for i in range(len(spec.kinds))),
         kind_of=tuple(spec.kinds.index(spec.kind(layer)) for layer in range(spec.layers)),
         embed=Cut.of(spec.hidden, g, Dtype.BF16), y=Cut.of(spec.hidden, g, act), ffn_cut=Cut.of(spec.ffn, g, act),
-        logits=Cut.of(spec.vocab, g, Dtype.F32),
+        logits=Cut.of(spec.vocab, g, Dtype.F32), experts=_expert_shapes(graph, plan, act),
+        dense=any(experts_of(spec, layer) is None for layer in range(spec.layers)),
     )  # fmt: skip
+
+
+def _stacked(graph: Graph, node: Node, g: int) -> list[Tensor]:
+    """Gate, up and down of all experts of a layer, each cut over its own outputs."""
+    of, hidden = experts_of(graph.spec, node.layer), graph.spec.hidden
+    if of is None:
+        return []
+    sizes = ((of.ffn, hidden), (of.ffn, hidden), (hidden, of.ffn))
+    return [
+        Tensor(f"{node.tensor}.{part}", n, k, ceil_div(n, g), of.count)
+        for part, (n, k) in zip(PARTS, sizes, strict=True)
+    ]
 
 
 def scale_name(tensor: str) -> str:
@@ -273,6 +310,8 @@ def partition(graph: Graph, plan: Plan) -> ShardedGraph:
             case NodeKind.HEAD_NORM if node.tensor:
                 d = spec.attention(node.layer).head_dim
                 tensors.append(Tensor(node.tensor, 1, d, d))
+            case NodeKind.EXPERTS:
+                tensors += _stacked(graph, node, g)
             case NodeKind.LAYER_SCALAR:
                 tensors.append(Tensor(node.tensor, 1, 1, 1))
             case _:

@@ -1,7 +1,7 @@
 """Shards -> chips and banks: packed tiles, the image's regions, the scratch of a timetable."""
 
 from ticktrue.place.image import kv_name, place_image, place_scratch
-from ticktrue.place.layout import CHUNK, Phase, half_width, head_width, phases_of, rope_width
+from ticktrue.place.layout import CHUNK, Phase, half_width, head_width, phases_of, rope_width, route_width
 from ticktrue.place.packing import Matrix, Packed, Piece, Tile, pack
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "place_image",
     "place_scratch",
     "rope_width",
+    "route_width",
 ]

@@ -48,7 +48,9 @@ def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[Region]:
     )
     out, weight = [rows], int(sharded.shapes.weight)
     for phase in phases:
-        r = Region(phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, 1, Packing.TILES, p0=weight)
+        r = Region(
+            phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, phase.stack, Packing.TILES, p0=weight
+        )
         out.append(r)
     return out
 
@@ -148,7 +150,8 @@ def _arenas(slots: list[Slot], groups: int) -> list[int]:
 def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
     """Rows of the largest timetable, rounded up: 16 bytes each are reserved as code."""
     s, plan = sharded.shapes, sharded.plan
-    tiles = sum(2 + 4 * len(t.pieces) for p in phases for t in p.packed.tiles)
+    ranks = {p.name: s.experts.per_token if s.experts and p.stack > 1 else 1 for p in phases}
+    tiles = sum((2 + 4 * len(t.pieces)) * ranks[p.name] for p in phases for t in p.packed.tiles)
     folds = 7 * sum(len(r) for p in phases for r in p.packed.partials)
     out = tiles + folds + CODE_ROWS_MARGIN
     for layer in range(s.layers):

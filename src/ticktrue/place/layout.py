@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from ticktrue.graph.experts import experts_of
 from ticktrue.isa.ops import BLOCK, LANES, lanes_of
-from ticktrue.partition import AttentionShapes, Cut, Shapes, ShardedGraph
+from ticktrue.partition import AttentionShapes, Cut, ExpertShapes, Shapes, ShardedGraph
 from ticktrue.place.packing import Matrix, Packed, pack
 from ticktrue.program import Plan
 
@@ -34,15 +35,26 @@ X, H, PARTIAL, SHARD, INBOX, SCORE = 0, 1, 2, 1, 3, 0
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One network phase: the packed tiles of its matrices."""
+    """One network phase: the packed tiles of its matrices, of `stack` experts one after another."""
 
     name: str
     packed: Packed
+    stack: int = 1
 
     @property
     def partial_width(self) -> int:
         """Vectors of one float32 partial: as wide as the widest record of the phase needs."""
         return -(-min(320, max(m.count for m in self.packed.matrices)) * 4 // 320)
+
+
+DENSE_PHASES = (("gu", ("gate", "up")), ("down", ("down",)))
+EXPERT_PHASES = (
+    ("router", ("router",)),
+    ("xgu", ("experts.gate", "experts.up")),
+    ("xdown", ("experts.down",)),
+)
+STACKED = frozenset({"xgu", "xdown"})
+"""Phases whose rows are (rank, token row): each runs once for every rank of every token row."""
 
 
 def rope_width(head_dim: int) -> int:
@@ -63,7 +75,7 @@ def half_width(head_dim: int) -> int:
 
 
 def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
-    """Every phase of the step in order: per layer qkv, o, gate and up, down; then the logits in segments."""
+    """Every phase of the step in order: per layer qkv, o, gate and up, down (or router and experts); then the logits."""
     index = {t.name: i for i, t in enumerate(sharded.tensors)}
     depth, lanes, spec = sharded.shapes.depth, lanes_of(sharded.shapes.weight), sharded.graph.spec
 
@@ -76,12 +88,14 @@ def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
     out: list[Phase] = []
     for layer in range(sharded.shapes.layers):
         qkv = ("q", "k") if spec.attention(layer).k_is_v else ("q", "k", "v")
-        for name, parts in (("qkv", qkv), ("o", ("o",)), ("gu", ("gate", "up")), ("down", ("down",))):
+        experts = experts_of(spec, layer)
+        for name, parts in (("qkv", qkv), ("o", ("o",)), *(EXPERT_PHASES if experts else DENSE_PHASES)):
             matrices = tuple(matrix(f"layers.{layer}.{p}") for p in parts)
             key = (name, sharded.shapes.kind_of[layer])
             if key not in packed:
                 packed[key] = pack(matrices, depth, lanes)
-            out.append(Phase(f"L{layer}.{name}", replace(packed[key], matrices=matrices)))
+            stack = experts.count if experts and name in STACKED else 1
+            out.append(Phase(f"L{layer}.{name}", replace(packed[key], matrices=matrices), stack))
     head = sharded.tensors[index["lm_head"]]
     step = SEGMENT_RECORDS * 320
     for i, first in enumerate(range(0, head.shard, step)):
@@ -109,10 +123,27 @@ def inbox_slots(s: Shapes, plan: Plan) -> list[Slot]:
     for kind in s.kinds:
         out += _attention_inboxes(kind, n, plan)
     out += [
-        _gathered("in.o", s.y, n, g), _gathered("in.ffn", s.ffn_cut, n, g), _gathered("in.down", s.y, n, g),
-        Slot("in.winner", INBOX, n, g),
+        _gathered("in.o", s.y, n, g), *([_gathered("in.ffn", s.ffn_cut, n, g)] if s.dense else []),
+        _gathered("in.down", s.y, n, g), Slot("in.winner", INBOX, n, g),
     ]  # fmt: skip
+    if x := s.experts:
+        out += [_gathered("in.router", x.logits, n, g), _gathered("in.xffn", x.ffn_cut, n * x.per_token, g)]
     return out
+
+
+def _expert_slots(x: ExpertShapes, rows: int, act: int) -> list[Slot]:
+    """Scratch of a mixture of experts: logits and choice of each row, then [rank][row] of each expert's work."""
+    each = rows * x.per_token
+    return [
+        Slot("sh.router", SHARD, rows * x.logits.width, x.logits.beats), Slot("rl", X, 4 * rows, -(-x.count // LANES)),
+        Slot("route", H, rows * route_width(x.per_token), 1), Slot("sh.xffn", SHARD, each * x.ffn_cut.width, x.ffn_cut.beats),
+        Slot("xf", H, act * each, -(-x.ffn // LANES)), Slot("xy", PARTIAL, each * x.y.width, x.y.beats),
+    ]  # fmt: skip
+
+
+def route_width(per_token: int) -> int:
+    """Vectors of a row's choice: its weights, then its ids."""
+    return -(-2 * per_token * 4 // 320)
 
 
 def _attention_slots(s: AttentionShapes, rows: int, plan: Plan) -> list[Slot]:
@@ -148,15 +179,24 @@ def scratch_slots(s: Shapes, phases: tuple[Phase, ...], plan: Plan, logit_rows: 
         kind = phase.name.split(".")[0 if phase.name.startswith("logits") else 1]
         wide, count = by_phase.get(kind, (0, 0))
         by_phase[kind] = (max(wide, phase.partial_width), max(count, phase.packed.total_partials))
-    out = [Slot(f"part.{k}", PARTIAL, n * w, c) for k, (w, c) in sorted(by_phase.items()) if k != "logits"]
+    each = {k: n * s.experts.per_token if s.experts and k in STACKED else n for k in by_phase}
+    out = [
+        Slot(f"part.{k}", PARTIAL, each[k] * w, c) for k, (w, c) in sorted(by_phase.items()) if k != "logits"
+    ]
     w, c = by_phase["logits"]
     out += [Slot(f"part.logits.{i}", PARTIAL, logit_rows * w, c) for i in range(2)]
     out += [
         Slot("x", X, 4 * n, s.x_beats), Slot("y", X, 4 * n, s.x_beats), Slot("r", H, n, 1),
         Slot("h", H, act * n, s.x_beats), Slot("sh.o", SHARD, n * s.y.width, s.y.beats),
-        Slot("sh.ffn", SHARD, n * s.ffn_cut.width, s.ffn_cut.beats), Slot("sh.down", SHARD, n * s.y.width, s.y.beats),
-        Slot("f", H, act * n, -(-s.ffn // 320)),
+        Slot("sh.down", SHARD, n * s.y.width, s.y.beats),
     ]  # fmt: skip
+    if s.dense:
+        out += [
+            Slot("sh.ffn", SHARD, n * s.ffn_cut.width, s.ffn_cut.beats),
+            Slot("f", H, act * n, -(-s.ffn // 320)),
+        ]
+    if s.experts:
+        out += _expert_slots(s.experts, n, act)
     if s.depth == LANES:  # 8 bits: what products take, and the scale of each tile
         wide = max([s.hidden, s.ffn, *(k.heads * k.head_dim for k in s.kinds)])
         out += [Slot(f"{name}8", H, n, -(-wide // LANES)) for name in EIGHT]

@@ -158,7 +158,7 @@ def expand(image: Image, timetable: Timetable, system: System) -> Flat:
         rows[:, c] = v[:, s]
     op = rows[:, col.C_OP]
     rows[:, col.C_UNIT] = np.where(
-        (op == Op.LOAD) & (t[:, col.T_WIDE] > 0), int(Unit.MEM_WIDE), _FIRST_UNIT[op]
+        ((op == Op.LOAD) | (op == Op.GATHER)) & (t[:, col.T_WIDE] > 0), int(Unit.MEM_WIDE), _FIRST_UNIT[op]
     )
     stagger = np.where(k > 0, (k - 1) // table.ports[Unit.MEM_WRITE], 0)
     rows[:, col.C_ISSUE] = timetable.chains[chain, 1] + t[:, col.T_OFFSET] + stagger

@@ -45,7 +45,8 @@ def _image(image: Image) -> Iterator[str]:
         yield f"key {name} {json.dumps(key[name], sort_keys=True)}"
     yield ""
     for i, t in enumerate(image.tensors):
-        yield f"tensor {i} {word(t.name)} outputs={t.outputs} inputs={t.inputs} shard={t.shard}"
+        stack = f" stack={t.stack}" if t.stack != 1 else ""
+        yield f"tensor {i} {word(t.name)} outputs={t.outputs} inputs={t.inputs} shard={t.shard}{stack}"
     yield ""
     for i, r in enumerate(image.regions):
         yield f"region {i} {_region(r)}"

@@ -121,8 +121,8 @@ class _Reader:
 
     def _take_tensor(self, words: list[str]) -> None:
         self._in_order(words[0], len(self._tensors))
-        p = _pairs(words[2:], ("outputs", "inputs", "shard"))
-        self._tensors.append(Tensor(_text(words[1]), p["outputs"], p["inputs"], p["shard"]))
+        p = _pairs(words[2:], ("outputs", "inputs", "shard"), ("stack",))
+        self._tensors.append(Tensor(_text(words[1]), **p))
 
     def _take_region(self, words: list[str]) -> None:
         self._in_order(words[0], len(self._regions))

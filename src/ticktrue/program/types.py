@@ -173,12 +173,16 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of the model as the image cuts it: [outputs, inputs], `shard` outputs (or columns) per rank."""
+    """A tensor of the model as the image cuts it: [outputs, inputs], `shard` outputs (or columns) per rank.
+
+    `stack` such matrices stand below one another (experts); 1 for any other tensor.
+    """
 
     name: str
     outputs: int
     inputs: int
     shard: int
+    stack: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ def _times(image: Image, timetable: Timetable, system: System) -> _Times:
     rows, first = flat.rows, flat.row_of_chain[:-1]
     end = rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
     end = end + np.where(rows[:, col.C_UNIT] == Unit.MEM_WRITE, flat.table.latency[Op.STORE], 0)
+    end = end + np.where(rows[:, col.C_OP] == Op.LATCH, flat.table.latency[Op.LATCH], 0)
     return _Times(np.minimum.reduceat(rows[:, col.C_ISSUE], first), np.maximum.reduceat(end, first))
 
 

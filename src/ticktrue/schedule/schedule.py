@@ -18,6 +18,7 @@ from ticktrue.schedule.clock import deskew_period
 from ticktrue.schedule.edges_kernel import earliest, edges
 from ticktrue.schedule.links import link_times
 from ticktrue.schedule.list_kernel import place
+from ticktrue.schedule.registers import register_edges
 
 Int64 = npt.NDArray[np.int64]
 
@@ -168,6 +169,15 @@ def _edges(flat: Flat) -> tuple[Int64, Int64, Int64]:
     return out
 
 
+def _joined(a: tuple[Int64, Int64, Int64], b: tuple[Int64, Int64, Int64]) -> tuple[Int64, Int64, Int64]:
+    """Both lists of edges, sorted by their second chain."""
+    if not len(b[0]):
+        return a
+    eu, ev, ew = (np.concatenate([x, y]) for x, y in zip(a, b, strict=True))
+    order = np.argsort(ev, kind="stable")
+    return eu[order], ev[order], ew[order]
+
+
 def _sorted_uses(parts: list[_Uses], chains: int) -> tuple[_Uses, Int64]:
     joined = [
         np.concatenate([getattr(p, f) for p in parts]) for f in ("chain", "row", "a", "b", "first", "count")
@@ -181,8 +191,10 @@ def _periods(flat: Flat, uses: _Uses) -> tuple[Int64, Int64]:
     """(period, hold) of each use: period 0 where it is not a single run of equal steps."""
     rows = flat.rows[uses.row]
     run = (rows[:, col.C_M] == 1) | (rows[:, col.C_Q] == rows[:, col.C_N] * rows[:, col.C_P])
-    single = run & (rows[:, col.C_OP] != Op.INSTALL)
-    return np.where(single, rows[:, col.C_P], 0), rows[:, col.C_W].copy()
+    period = np.where(
+        (rows[:, col.C_N] == 1) & (rows[:, col.C_M] > 1), rows[:, col.C_Q], rows[:, col.C_P] * run
+    )
+    return np.where(rows[:, col.C_OP] != Op.INSTALL, period, 0), rows[:, col.C_W].copy()
 
 
 def schedule(image: Image, timetable: Timetable, system: System) -> Timetable:
@@ -193,7 +205,7 @@ def schedule(image: Image, timetable: Timetable, system: System) -> Timetable:
     """
     flat = expand(image, timetable, system)
     chains = len(timetable.chains)
-    eu, ev, ew = _edges(flat)
+    eu, ev, ew = _joined(_edges(flat), register_edges(flat))
     _, key = earliest(chains, eu, ev, ew)
     order = np.lexsort((np.arange(chains), key)).astype(np.int64)
     res = _Resources(flat.table, flat.plan.chips)
@@ -229,6 +241,7 @@ def _duration(flat: Flat, start: Int64) -> int:
     rows = flat.rows
     end = start[rows[:, col.C_CHAIN]] + rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
     end = end + np.where(rows[:, col.C_UNIT] == Unit.MEM_WRITE, flat.table.latency[Op.STORE], 0)
+    end = end + np.where(rows[:, col.C_OP] == Op.LATCH, flat.table.latency[Op.LATCH], 0)
     return int(end.max()) if len(end) else 0
 
 

@@ -62,7 +62,8 @@ class Machine:
     def write_end(self, rows: Int64) -> Int64:
         """Cycles from the end of a row's last event until what it wrote can be read; 0 where it writes nothing."""
         op = rows[:, col.C_OP]
-        return np.where((op == Op.STORE) | (op == Op.SCATTER), self.table.latency[op], 0)
+        write = (op == Op.STORE) | (op == Op.SCATTER) | (op == Op.LATCH)
+        return np.where(write, self.table.latency[op], 0)
 
 
 def _slowest(matrix: npt.NDArray[np.int32], plan: Plan) -> Int64:

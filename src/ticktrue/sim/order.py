@@ -10,7 +10,7 @@ from ticktrue.program import Flat, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.sim.memory_kernel import memory_pairs
-from ticktrue.sim.order_kernel import INTERLEAVE, sweep
+from ticktrue.sim.order_kernel import INTERLEAVE, READ_AFTER_WRITE, REUSE, TURN, sweep
 
 Int8 = npt.NDArray[np.int8]
 _BYTE_PLANE = len(Unit)  # a resource that is no unit: what an INSTALL fills; PASSes drive the plane's port
@@ -178,14 +178,44 @@ def _memory_pairs(flat: Flat) -> Pairs:
         room *= 4
 
 
+def _register_pairs(flat: Flat) -> Pairs:
+    """A GATHER after the LATCH that wrote a register it names; a LATCH after what wrote or named its registers before.
+
+    The registers of a token row count as one: what names one of its ranks comes after all of them are written.
+    """
+    rows = flat.rows
+    latch = rows[:, col.C_OP] == Op.LATCH
+    used = np.flatnonzero(latch | (rows[:, col.C_REGFN] == RegFn.EXPERT))
+    used = used[np.argsort(rows[used, col.C_ISSUE], kind="stable")]
+    writer: dict[int, int] = {}
+    since: dict[int, list[int]] = {}
+    found: set[tuple[int, int, int]] = set()
+    for r in used.tolist():
+        count = int(rows[r, col.C_M] * (rows[r, col.C_N] if latch[r] else 1))
+        for token_row in range(int(rows[r, col.C_A0]), int(rows[r, col.C_A0]) + count):
+            if token_row in writer:
+                found.add((writer[token_row], r, REUSE if latch[r] else READ_AFTER_WRITE))
+            if latch[r]:
+                found |= {(x, r, REUSE) for x in since.pop(token_row, [])}
+                writer[token_row] = r
+            else:
+                since.setdefault(token_row, []).append(r)
+    pairs = np.array(sorted(found), dtype=np.int64).reshape(-1, 3)
+    return Pairs(pairs[:, 0], pairs[:, 1], pairs[:, 2].astype(np.int8))
+
+
 _FIXED = (RegionClass.WEIGHT, RegionClass.CONST)
 
 
 def order_of(flat: Flat) -> Order:
     """Every pair of rows that the stated order of a timetable ties, on any chip."""
-    parts = [_memory_pairs(flat), *_port_pairs(flat)]
+    parts = [_memory_pairs(flat), _register_pairs(flat), *_port_pairs(flat)]
     pairs = Pairs(*(np.concatenate(c) for c in zip(*((p.first, p.then, p.kind) for p in parts), strict=True)))
     chain = flat.rows[:, col.C_CHAIN]
     inside = chain[pairs.first] == chain[pairs.then]
     woven = pairs.kind == INTERLEAVE
+    tiles = flat.rows[:, col.C_OP] == Op.PASS
+    turns = inside & woven & tiles[pairs.first] & tiles[pairs.then]
+    pairs.kind[turns] = TURN
+    woven &= ~turns
     return Order(pairs.where(~inside & ~woven), pairs.where(inside & ~woven), pairs.where(~inside & woven))

@@ -12,6 +12,7 @@ REUSE = 1
 PORT = 2
 PLANE = 3
 INTERLEAVE = 4
+TURN = 5
 
 ROUNDS = 64
 WEAVE = 1 << 14  # events of a row up to which an exact overlap test is made

@@ -3,7 +3,7 @@
 import numba as nb
 import numpy as np
 
-from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE
+from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE, TURN
 
 MAP, REDUCE, RESHAPE = range(3)
 ROUNDS = 64
@@ -73,9 +73,7 @@ def settle(
     `shape` MAP, REDUCE or RESHAPE; `arrival` cycles from a row's first (folds: last) event to its result at the consumer;
     `ready` cycles from the last weight to the first pass; `local` int64[pairs, 4] = (chain, x, r, kind) in order of chain.
     """
-    rows = len(n)
-    p, q, b = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    plane_end = np.zeros(rows, dtype=np.int64)
+    p, q, b, plane_end = np.zeros_like(n), np.zeros_like(n), np.zeros_like(n), np.zeros_like(n)
     at, good = 0, True
     for c in range(len(row_of_chain) - 1):
         low, high = row_of_chain[c], row_of_chain[c + 1]
@@ -99,11 +97,12 @@ def settle(
                 if s1[r] >= 0 and is_pass[r]:
                     moved |= _pass_tie(r, s1[r], ready, n, p, m, q, w, b, plane_end)
             for e in range(at, last):
-                x, r = local[e, 1], local[e, 2]
-                end = b[x] + stagger[x] + (n[x] - 1) * p[x] + (m[x] - 1) * q[x] + w[x]
-                if local[e, 3] == READ_AFTER_WRITE:
+                x, r, kind = local[e, 1], local[e, 2], local[e, 3]
+                others = 0 if kind == TURN else m[x] - 1  # PASSes of a tile per round take turns in each
+                end = b[x] + stagger[x] + (n[x] - 1) * p[x] + others * q[x] + w[x]
+                if kind == READ_AFTER_WRITE:
                     end += write_end[x]
-                elif local[e, 3] == PLANE:
+                elif kind == PLANE:
                     end = plane_end[x]
                 if b[r] + stagger[r] < end:
                     b[r], moved = end - stagger[r], True

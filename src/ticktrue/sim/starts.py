@@ -10,7 +10,7 @@ from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.sim.machine import Machine
 from ticktrue.sim.order import Order, Pairs, plane_end, progression
-from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE, group_by, longest
+from ticktrue.sim.order_kernel import PLANE, READ_AFTER_WRITE, TURN, group_by, longest
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,8 @@ def weights(pairs: Pairs, times: RowTimes) -> Int64:
     """Least cycles from the start of the first row's chain to the start of the other's, per pair: int64[E]."""
     end = np.where(pairs.kind == READ_AFTER_WRITE, times.readable[pairs.first], times.end[pairs.first])
     end = np.where(pairs.kind == PLANE, times.plane_end[pairs.first], end)
+    n, p, _, _, w = (c[pairs.first] for c in times.progression)
+    end = np.where(pairs.kind == TURN, times.offset[pairs.first] + (n - 1) * p + w, end)
     return end - times.offset[pairs.then]
 
 

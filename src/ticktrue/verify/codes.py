@@ -51,7 +51,8 @@ _ALL: tuple[Code, ...] = (
         "memory read that nothing wrote",
         "A row, or the host at the end of the step, reads a vector of a scratch or inbox region that no earlier "
         "row of this step has written through that region. Scratch and inboxes do not survive a step. Reading "
-        "code, or an arena itself, counts too: nothing that the program means lies there.",
+        "code, or an arena itself, counts too: nothing that the program means lies there. So does naming an expert register that "
+        "no LATCH of this step has written.",
         "Write the vector first; check base, step and rank part of both addresses. " + _COMPILE,
     ),
     Code(
@@ -60,7 +61,8 @@ _ALL: tuple[Code, ...] = (
         "From its first to its last event a row owns the vectors it touches: a read may start only when an "
         "earlier write is in memory (last event, its hold, and the write latency), a write only when earlier "
         "reads and writes have ended. Excepted is a write that follows a read of one chain, event by event, at "
-        "the same addresses. Also: a vector that another region overwrote before it was read.",
+        "the same addresses. Also: a vector that another region overwrote before it was read. The same holds of the "
+        "expert registers that a LATCH writes, with the latency of their write, and a GATHER names.",
         "Start the second chain later, or use two regions. " + _COMPILE,
     ),
     Code(
@@ -176,9 +178,9 @@ _ALL: tuple[Code, ...] = (
     Code(
         "V122",
         "a register function where it is not legal",
-        "GATHER takes TOKEN on weights, P_DIV and P_MOD on constants, LAST on scratch and inboxes; SCATTER takes KV; "
-        "no other op takes any. A register of a token exists only for t < T, and NOISE has at most as many rounds as the "
-        "step has rows of logits.",
+        "GATHER takes TOKEN and EXPERT on weights, P_DIV and P_MOD on constants, LAST on scratch and inboxes; SCATTER "
+        "takes KV; no other op takes any. A register of a token exists only for t < T, one of an expert also only for a "
+        "rank that some LATCH writes, and NOISE has at most as many rounds as the step has rows of logits.",
         "Correct the register function of the row. " + _COMPILE,
     ),
     Code(

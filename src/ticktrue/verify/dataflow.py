@@ -22,6 +22,7 @@ from ticktrue.verify.verdict import Violation
 
 WIDE = 320  # elements of the widest vector
 PLANE = 512  # at least the rows of a plane and its columns
+RANKS = 160  # whose weights and ids fit a beat
 
 
 class Part(NamedTuple):
@@ -32,7 +33,10 @@ class Part(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What the interpreter works on; the last six are room for one event or one plane."""
+    """What the interpreter works on; the last four are room for one event or one plane.
+
+    `register`, `columns` [chips, token rows, ranks]: the hash that an expert register holds, of one of how many (0: nothing).
+    """
 
     mem: Memory
     tags: Hashes
@@ -43,6 +47,8 @@ class _Run(NamedTuple):
     lane: Hashes
     column: Hashes
     spare: Hashes
+    register: Hashes
+    columns: Int64
     keys: Hashes
     scaled: Hashes
     present: npt.NDArray[np.bool_]
@@ -98,6 +104,9 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
     stat = dataflow_plan_kernel.analyse(rows, order, _whole_tiles(rows, memory))
     words = int(dataflow_plan_kernel.place(rows, order, stat))
     chips = range(flat.plan.chips)
+    model = memory.model
+    token_rows = model[dataflow_memory_kernel.M_SLOTS] * model[dataflow_memory_kernel.M_TOKENS]
+    registers = (flat.plan.chips, int(token_rows), RANKS if (rows[:, col.C_OP] == Op.LATCH).any() else 0)
     lanes = int(stat[:, dataflow_plan_kernel.S_ACTIVE].max()) + 1
     events = int(stat[rows[:, col.C_OP] == Op.PASS, dataflow_plan_kernel.S_EVENTS].max(initial=1))
     run = _Run(
@@ -106,7 +115,8 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
         address=np.stack([flat.address(c) for c in chips]), peer=np.stack([flat.peer(c) for c in chips]),
         rank=np.array([[flat.plan.rank(k, c) for c in chips] for k in range(col.PATTERNS)], np.int64),
         lane=np.empty(max(lanes, PLANE), np.uint64), column=np.empty(PLANE, np.uint64),
-        spare=np.empty((2, WIDE), np.uint64), keys=np.empty(1, np.uint64),
+        spare=np.empty((2, WIDE), np.uint64), register=np.zeros(registers, np.uint64), columns=np.zeros(registers, np.int64),
+        keys=np.empty(1, np.uint64),
         scaled=np.empty(events * WIDE, np.uint64), present=np.zeros(PLANE, np.bool_),
         regular=np.zeros(PLANE, np.bool_),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from ticktrue.program import columns as col
 from ticktrue.program.hashing import STEP, ZERO, U, leaf, mix, seal
 from ticktrue.verify.dataflow_memory_kernel import (
     BLOCK,
+    EXPERT,
     KV_PLACE,
     LAST,
     M_BLOCKS,
@@ -34,6 +35,7 @@ from ticktrue.verify.dataflow_op_kernel import map_one, narrow, noise, poison, r
 from ticktrue.verify.dataflow_plan_kernel import (
     GATHER,
     INSTALL,
+    LATCH,
     LOAD,
     MASK,
     NOISE,
@@ -125,6 +127,45 @@ def _gather(run, rows, stat, r, chip):
                 last = (count, first, where[2])
             named = token_row // run.mem.model[M_TOKENS] if fn == LAST else token_row
             finish_gather(run.mem, (fn, count, first), named, total, out)
+
+
+@inner
+def _gather_expert(run, rows, stat, r, chip):
+    """A GATHER by an expert register, one a round: its sum over all experts, closed with what the register holds."""
+    row, view = rows[r], _view(run, rows, stat, chip, r)
+    n, rank = row[col.C_N], row[col.C_A1]
+    total = run.lane[: stat[r, S_LANES]]
+    last = (-1, -1)
+    for j in range(row[col.C_M]):
+        token_row = row[col.C_A0] + j
+        known = token_row < run.columns.shape[1] and rank < run.columns.shape[2]
+        count = run.columns[chip, token_row, rank] if known else 0
+        for i in range(n):
+            out = _event(view, j * n + i)
+            if count == 0:
+                poison(out, r)
+                continue
+            off = _offset(run, row, r, chip, i, j)
+            if (count, off) != last:
+                gather(run.mem, (chip, row[col.C_REGION], off), row, (EXPERT, count, 0), total, run.spare)
+                last = (count, off)
+            finish_gather(run.mem, (EXPERT, count, 0), run.register[chip, token_row, rank], total, out)
+
+
+@inner
+def _latch(run, rows, stat, r, chip):
+    """The ids of a TOPK, and how many values they may have, into the registers of its token rows."""
+    row, s = rows[r], rows[r, col.C_S0]
+    k = rows[s, col.C_X0]
+    view = _view(run, rows, stat, chip, s)
+    for e in range(row[col.C_N] * row[col.C_M]):
+        token_row, x = row[col.C_A0] + e, _event(view, e)
+        if token_row >= run.columns.shape[1] or k > run.columns.shape[2]:
+            run.mem.stray[0] += 1
+            continue
+        for rank in range(k):
+            run.register[chip, token_row, rank] = x[k + rank] if k + rank < x.size else ZERO
+            run.columns[chip, token_row, rank] = rows[s, col.C_A0]
 
 
 @inner
@@ -408,8 +449,12 @@ def evaluate(run, rows, order, stat):
             if op == LOAD:
                 first, view = _offset(run, rows[r], r, chip, 0, 0), _view(run, rows, stat, chip, r)
                 load_row(run.mem, rows[r], chip, first, stat[r, S_LOW], view, run.spare[1])
+            elif op == GATHER and rows[r, col.C_REGFN] == EXPERT:
+                _gather_expert(run, rows, stat, r, chip)
             elif op == GATHER:
                 _gather(run, rows, stat, r, chip)
+            elif op == LATCH:
+                _latch(run, rows, stat, r, chip)
             elif op == STORE:
                 first, view = _offset(run, rows[r], r, chip, 0, 0), _written(run, rows, stat, r, chip)
                 store_row(run.mem, rows[r], chip, first, view)

@@ -193,7 +193,8 @@ def _tiles(image: Image, rows: Int64) -> tuple[Int64, Int64, bool]:
     rows[:, kernel.R_TILE0] = np.searchsorted(region, every, side="left")
     rows[:, kernel.R_TILE1] = np.searchsorted(region, every, side="right")
     end = vector + per_row * depth
-    inside = (vector >= 0) & (end <= rows[region, kernel.R_VECTORS])
+    record = np.minimum(rows[region, kernel.R_STRIDE], rows[region, kernel.R_VECTORS])
+    inside = (vector >= 0) & (end <= record)
     apart = (region[1:] != region[:-1]) | (vector[1:] >= end[:-1])
     beside = new[1:] | (p[1:, col.P_LANE] >= p[:-1, col.P_LANE] + p[:-1, col.P_COLS])
     return tiles, np.ascontiguousarray(p), bool(ok.all() and inside.all() and apart.all() and beside.all())

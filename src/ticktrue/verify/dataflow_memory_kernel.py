@@ -50,12 +50,12 @@ N_OUTPUTS, N_INPUTS, N_SHARD, N_BASE = range(4)
 # what the model, the plan and the step kind fix
 (M_CHIPS, M_H, M_CP, M_VOCAB, M_KV_TYPE, M_TOKENS, M_BLOCKS, M_SLOTS) = range(8)
 # register functions (docs/program.md section 2)
-TOKEN, P_DIV, P_MOD, KV_PLACE, LAST = 1, 2, 3, 4, 5
+TOKEN, P_DIV, P_MOD, KV_PLACE, LAST, EXPERT = 1, 2, 3, 4, 5, 6
 
 
 @inner
 def tile_at(mem, region, off):
-    """Number of the weight tile that holds vector `off` of a region; -1 if there is none."""
+    """Number of the weight tile that holds vector `off` of the first record of a region; -1 if there is none."""
     lo, hi = mem.regions[region, R_TILE0], mem.regions[region, R_TILE1]
     while lo < hi:
         mid = (lo + hi) // 2
@@ -82,8 +82,9 @@ def _type_of(mem, region):
 
 @inner
 def _tile_leaves(mem, chip, where, lanes, out):
-    """Lanes of a vector of a weight tile: row k of the tile is one or two vectors, its lanes those of the pieces."""
+    """Lanes of a vector of a weight tile, in any record: row k of it is one or two vectors, its lanes those of the pieces."""
     region, off = where
+    record, off = off // mem.regions[region, R_STRIDE], off % mem.regions[region, R_STRIDE]
     t = tile_at(mem, region, off)
     if t < 0:
         return
@@ -100,7 +101,8 @@ def _tile_leaves(mem, chip, where, lanes, out):
             continue
         end = min(piece[col.P_LANE] + piece[col.P_COLS], outputs - first, shift + lanes[1])
         for lane in range(max(piece[col.P_LANE], shift + lanes[0]), end):
-            out[lane - shift] = leaf(mem.bases[mem.tensors[tensor, N_BASE]], U((first + lane) * inputs + kk))
+            row = record * outputs + first + lane  # record e holds matrix e of a stack
+            out[lane - shift] = leaf(mem.bases[mem.tensors[tensor, N_BASE]], U(row * inputs + kk))
 
 
 @inner

@@ -51,7 +51,9 @@ from ticktrue.verify.dataflow_plan_kernel import (
     T_SILU_MUL,
     T_SOFTCAP,
     T_TILE_SCALE,
+    T_TOPK,
     TILE_SCALE,
+    TOPK,
     fill,
     inner,
 )
@@ -268,6 +270,18 @@ def _argmax(tags, row, rank, beats, out):
 
 
 @inner
+def _topk(tags, row, beats, out):
+    total = ZERO
+    for n in range(row[col.C_A0]):
+        i, lane = n // LANES, n % LANES
+        x = beats[i, lane] if i < beats.shape[0] and lane < beats.shape[1] else ZERO
+        total += mix(U(n + 1), x)
+    key = mix(mix(tags[T_TOPK], U(row[col.C_X0])), total)
+    for lane in range(min(out.size, 2 * row[col.C_X0])):
+        out[lane] = mix(key, U(lane + 1))
+
+
+@inner
 def _pick(tags, beats, out):
     total, bad = ZERO, False
     for i in range(beats.shape[0]):
@@ -312,6 +326,8 @@ def reduce_one(tags, row, rank, view, j, out):
         _argmax(tags, row, rank, beats, out)
     elif op == PICK:
         _pick(tags, beats, out)
+    elif op == TOPK:
+        _topk(tags, row, beats, out)
 
 
 @inner

@@ -20,6 +20,7 @@ LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK
 SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
 TILE_SCALE, QUANTISE = int(Op.TILE_SCALE), int(Op.QUANTISE)
 NOISE = int(Op.NOISE)
+TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 
 inner = nb.njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that only kernels call: wrappers for Python cost more to compile than the functions."""
@@ -31,7 +32,7 @@ BF16, F32, INT8, E4M3 = 0, 1, 2, 3
 TAG_NAMES = (
     "CONVERT", "SCALE", "LANE_SUM", "MEAN_RSQRT", "CMUL_C", "CMUL_S", "ROPE_1", "ROPE_2", "MASK", "MAX",
     "EXP", "COMBINE", "DIVIDE", "SILU_MUL", "SCATTER", "ARGMAX", "PASS", "NARROW", "NOISE", "SOFTCAP", "GELU_MUL",
-    "TILE_SCALE", "QUANTISE",
+    "TILE_SCALE", "QUANTISE", "TOPK",
 )  # fmt: skip
 (
     T_CONVERT,
@@ -57,8 +58,9 @@ TAG_NAMES = (
     T_GELU_MUL,
     T_TILE_SCALE,
     T_QUANTISE,
+    T_TOPK,
     T_ONE,
-) = range(24)
+) = range(25)
 
 (
     S_RANK,  # place in the evaluation order
@@ -149,6 +151,10 @@ def _attributes_ok(row):
         return 0 <= x0 < LANES
     if op == LANE_ARGMAX or op == NOISE:
         return a0 > 0 and a2 >= 0
+    if op == TOPK:
+        return 0 < x0 <= LANES // 2 and a0 > 0
+    if op == LATCH:
+        return a0 >= 0
     return True
 
 
@@ -156,9 +162,10 @@ def _attributes_ok(row):
 def _events(row):
     """Events of a row's result."""
     op, n, m = row[col.C_OP], row[col.C_N], row[col.C_M]
-    if op == STORE or op == SCATTER or op == INSTALL:
+    if op == STORE or op == SCATTER or op == INSTALL or op == LATCH:
         return 0
     reduce = op == MAX or op == FOLD or op == MERGE or op == LANE_SUM or op == LANE_ARGMAX or op == PICK
+    reduce = reduce or op == TOPK
     if reduce:
         return m
     return row[col.C_X0] * m if op == TRANSPOSE or op == SPREAD else n * m
@@ -184,6 +191,8 @@ def _broken(rows, stat, r):
             return True
         packet = op == INSTALL and row[col.C_X0] > 0
         if packet and (rows[s, col.C_OP] > RECEIVE or rows[s, col.C_WIDTH] != row[col.C_WIDTH]):
+            return True
+        if op == LATCH and rows[s, col.C_OP] != TOPK:
             return True
         if op == RECEIVE:
             other = rows[s]
@@ -230,6 +239,8 @@ def _active(rows, stat, r):
         return row[col.C_N]
     if op == LANE_SUM or op == TILE_SCALE:
         return 1
+    if op == TOPK:
+        return 2 * x0
     return 2 if op == LANE_ARGMAX or op == PICK else LANES
 
 
@@ -286,7 +297,9 @@ def _need(rows, stat, r, i):
         return (x0, x0 + 1) if i == 1 else (low, high)
     if op == PICK:
         return 0, 2
-    if op == MERGE or op == LANE_SUM or op == LANE_ARGMAX or op == TILE_SCALE:
+    if op == LATCH:
+        return 0, 2 * rows[row[col.C_S0], col.C_X0]
+    if op == MERGE or op == LANE_SUM or op == LANE_ARGMAX or op == TILE_SCALE or op == TOPK:
         return 0, LANES
     return low, high
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ticktrue.isa import Dtype, Op, Unit
+from ticktrue.isa import Dtype, Op, RegFn, Unit
 from ticktrue.isa.ops import BLOCK, LANES
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
@@ -10,7 +10,7 @@ from ticktrue.verify.stored import ELEMENT_BYTES, LINK, MEMORY, UNIT, Mask, Stor
 from ticktrue.verify.verdict import Findings
 
 _X0 = {Op.INSTALL, Op.SCALE, Op.MEAN_RSQRT, Op.CMUL, Op.ROPE, Op.MASK, Op.COMBINE, Op.DIVIDE, Op.MERGE, Op.TRANSPOSE,
-       Op.SPREAD, Op.INSERT, Op.SOFTCAP, Op.NOISE}  # fmt: skip
+       Op.SPREAD, Op.INSERT, Op.SOFTCAP, Op.NOISE, Op.TOPK}  # fmt: skip
 _X1 = {Op.INSTALL, Op.MEAN_RSQRT, Op.ROPE, Op.MERGE}
 _A = {
     Op.INSTALL: 3,
@@ -19,8 +19,10 @@ _A = {
     Op.MERGE: 4,
     Op.LANE_ARGMAX: 3,
     Op.NOISE: 3,
-    Op.GATHER: 1,
+    Op.GATHER: 2,
     Op.SCATTER: 2,
+    Op.TOPK: 1,
+    Op.LATCH: 1,
 }
 _WIDTH = {Op.LOAD, Op.GATHER, Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL}
 _EIGHT = {Op.TILE_SCALE, Op.QUANTISE}
@@ -77,6 +79,8 @@ def _canonical(s: Stored, findings: Findings) -> None:
     _zero(s, findings, ~_is(s, _DTYPE | {Op.CONVERT, Op.PASS}), ("dtype", t[:, col.T_DTYPE], 0))
     for i, column in enumerate((col.V_A0, col.V_A1, col.V_A2, col.V_A3)):
         _zero(s, findings, ~_is(s, {o for o, count in _A.items() if count > i}), (f"a{i}", v[:, column], 0))
+    ranked_register = (s.op == Op.GATHER) & (t[:, col.T_REGFN] == RegFn.EXPERT)
+    _zero(s, findings, (s.op == Op.GATHER) & ~ranked_register, ("a1", v[:, col.V_A1], 0))
     told = (("dtype", col.T_DTYPE, s.op == Op.PASS, Dtype.F32),
             ("pattern", col.T_PATTERN, context, col.PATTERN_CONTEXT))  # fmt: skip
     for name, column, mask, expected in told:
@@ -99,18 +103,19 @@ def _canonical(s: Stored, findings: Findings) -> None:
 
 
 def _memory(s: Stored, findings: Findings) -> None:
-    """A memory row has a region, in the bank group it states; only LOAD may be wide."""
+    """A memory row has a region, in the bank group it states; only LOAD and the GATHER of an expert's tile may be wide."""
     memory, region = MEMORY[s.op], s.v[:, col.V_REGION]
     s.each(findings, "V112", memory & (region < 0), "expected a region, found {}", region)
     groups = np.array([r.group for r in s.regions] + [-1], dtype=np.int64)
     stated = s.t[:, col.T_GROUP]
     s.each(findings, "V100", memory & (region >= 0) & (groups[region] != stated),
            "expected the bank group of its region, found {}", stated)  # fmt: skip
+    may = (s.op == Op.LOAD) | ((s.op == Op.GATHER) & (s.t[:, col.T_REGFN] == RegFn.EXPERT))
     s.each(
         findings,
         "V112",
-        (s.t[:, col.T_WIDE] > 0) & (s.op != Op.LOAD),
-        "expected a LOAD to be wide, found another op",
+        (s.t[:, col.T_WIDE] > 0) & ~may,
+        "expected a LOAD, or a GATHER by an expert register, to be wide, found another op",
     )
 
 
@@ -210,6 +215,8 @@ def _attributes(s: Stored, findings: Findings) -> None:
         (s.op == Op.MERGE, (x0 < 1) | (a0 < 1) | (a0 > LANES * np.maximum(x0, 1)), "beats for all columns of a source (x0)", x0),
         (s.op == Op.MERGE, (a1 < 0) | (a2 < 0), "a first source beat and a first column (a1, a2)", a1),
         (s.op == Op.MERGE, (a3 < 1) | (a3 > LANES), "columns that fit a beat (a3)", a3),
+        (s.op == Op.TOPK, (x0 < 1) | (2 * x0 > LANES) | (x0 > a0), "ranks whose weights and columns fit a beat (x0)", x0),
+        (s.op == Op.TOPK, (a0 < 1) | (a0 > LANES * s.t[:, col.T_N]), "columns that its beats have (a0)", a0),
         (_is(s, {Op.LANE_ARGMAX, Op.NOISE}), (a0 < 1) | (a1 < 1) | (a2 < 0),
          "columns per rank, of all, and before these (a0, a1, a2)", a0),
     )  # fmt: skip

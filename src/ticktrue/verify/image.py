@@ -144,12 +144,12 @@ def _plan(image: Image, system: System, findings: Findings) -> None:
 
 
 def _tensor(t: Tensor, findings: Findings) -> bool:
-    fine = whole(t.outputs, 1) and whole(t.inputs, 1) and whole(t.shard, 1)
+    fine = whole(t.outputs, 1) and whole(t.inputs, 1) and whole(t.shard, 1) and whole(t.stack, 1)
     if not fine:
         findings.field(
             "V112",
             f"tensor {t.name}",
-            f"expected positive sizes, found [{t.outputs}, {t.inputs}] in {t.shard}",
+            f"expected positive sizes, found {t.stack} of [{t.outputs}, {t.inputs}] in {t.shard}",
         )
     return fine
 
@@ -304,13 +304,16 @@ def pieces_form(image: Image, findings: Findings) -> bool:
 
 def _pieces(image: Image, findings: Findings) -> None:
     p, lanes = image.pieces.astype(np.int64), lanes_of(WEIGHTS[image.key.fmt])
-    vectors = np.array([r.vectors for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
+    vectors = np.array([r.stride for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
+    count = np.array([r.count for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
+    stack = np.array([t.stack for t in image.tensors], dtype=np.int64)[p[:, col.P_TENSOR]]
     inputs, shard = (
         np.array([getattr(t, f) for t in image.tensors], dtype=np.int64) for f in ("inputs", "shard")
     )
     tensor = p[:, col.P_TENSOR]
     tests = (
-        (_tile_ends(p, lanes) > vectors, "the tile ends beyond its region"),
+        (_tile_ends(p, lanes) > vectors, "the tile ends beyond a record of its region"),
+        (count != stack, "its region has another number of records than its tensor has matrices"),
         (p[:, col.P_LANE] + p[:, col.P_COLS] > LANES, f"the piece ends beyond lane {LANES}"),
         (p[:, col.P_K0] + p[:, col.P_ROWS] > inputs[tensor], "the piece has rows beyond the tensor's inputs"),
         (
@@ -344,6 +347,8 @@ def _shards(image: Image, cut: set[int], findings: Findings) -> None:
             rules.append((r.tensor, image.tensors[r.tensor].inputs * image.tensors[r.tensor].outputs))
     for i, expected in rules:
         t = image.tensors[i]
+        if t.stack > 1 and i not in cut:
+            findings.field("V100", f"tensor {t.name}, stack", f"expected 1 outside tiles, found {t.stack}")
         if t.shard != expected:
             findings.field("V100", f"tensor {t.name}, shard", f"expected {expected}, found {t.shard}")
 

@@ -7,6 +7,7 @@ from ticktrue.isa.ops import BLOCK, ROPE_ROWS
 from ticktrue.program import Image, Packing, RegionClass, StepKind
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
+from ticktrue.verify.shape import source_of
 from ticktrue.verify.stored import MEMORY, READS, WRITES, Mask, Stored
 from ticktrue.verify.verdict import Findings, Violation
 
@@ -19,12 +20,16 @@ _LEGAL = (
     (Op.GATHER, RegFn.P_MOD, (RegionClass.CONST,)),
     (Op.GATHER, RegFn.LAST, (RegionClass.SCRATCH, RegionClass.INBOX)),
     (Op.SCATTER, RegFn.KV, (RegionClass.STATE,)),
+    (Op.GATHER, RegFn.EXPERT, (RegionClass.WEIGHT,)),
 )
 _TOKEN_FUNCTIONS = (RegFn.TOKEN, RegFn.P_DIV, RegFn.P_MOD, RegFn.KV)
 
 
 def greatest(image: Image, kind: StepKind) -> Int64:
-    """Greatest value of each register function in a step, without a ring: int64[functions]. The least is 0 for all."""
+    """Greatest value of each register function in a step, without a ring: int64[functions]. The least is 0 for all.
+
+    That of an expert register follows from its producer, not from the kind of step: it is left at 0 here.
+    """
     last = BLOCK * kind.blocks - 1
     out = np.zeros(len(RegFn), dtype=np.int64)
     out[RegFn.TOKEN] = image.key.vocab - 1
@@ -86,6 +91,26 @@ def _functions(s: Stored, findings: Findings) -> None:
     begin = legal & (fn == RegFn.LAST) & ((first < 0) | (first >= rows) | (first % kind.tokens != 0))
     s.each(findings, "V122", begin, "expected the first token row of a slot, found {}", first)
     _rings(s, findings)
+    _experts(s, findings)
+
+
+def _experts(s: Stored, findings: Findings) -> None:
+    """Expert registers exist for the token rows of a step; a row that names one has an event or round for each."""
+    rows, first = s.timetable.kind.slots * s.timetable.kind.tokens, s.v[:, col.V_A0]
+    read = (s.op == Op.GATHER) & (s.t[:, col.T_REGFN] == RegFn.EXPERT)
+    written = s.op == Op.LATCH
+    last = first + np.where(read, s.t[:, col.T_M], s.t[:, col.T_N] * s.t[:, col.T_M]) - 1
+    s.each(findings, "V122", (read | written) & ((first < 0) | (last >= rows)),
+           f"takes the expert register of token row {{}} of a step of {rows}", last)  # fmt: skip
+    rank, most = s.v[:, col.V_A1], int(s.t[_choices(s), col.T_X0].max(initial=0))
+    s.each(findings, "V122", read & ((rank < 0) | (rank >= most)),
+           f"takes the expert register of rank {{}}, where {most} are written", rank)  # fmt: skip
+
+
+def _choices(s: Stored) -> Int64:
+    """The TOPKs whose ids a LATCH writes to registers: what they choose from is the range of every expert register."""
+    found: Int64 = source_of(s, col.T_S0)[s.op == Op.LATCH]
+    return found
 
 
 def _rings(s: Stored, findings: Findings) -> None:
@@ -111,6 +136,7 @@ def _reach(s: Stored, findings: Findings) -> None:
     t, v, memory = s.t, s.v, MEMORY[s.op]
     plan = s.image.key.plan
     top = greatest(s.image, s.timetable.kind)[t[:, col.T_REGFN]]
+    top = np.where(t[:, col.T_REGFN] == RegFn.EXPERT, int(v[_choices(s), col.V_A0].max(initial=1)) - 1, top)
     ring = (t[:, col.T_REGFN] == RegFn.KV) & (v[:, col.V_A1] > 0)
     top = np.where(ring, np.minimum(top, -(-v[:, col.V_A1] // plan.cp) * BLOCK - 1), top)
     sizes = np.array([plan.ranks(k) for k in range(col.PATTERNS)], dtype=np.int64)

@@ -16,6 +16,7 @@ from ticktrue.verify.machine import check_machine
 from ticktrue.verify.memory import check_memory
 from ticktrue.verify.operands import check_operands
 from ticktrue.verify.ports import check_pace, check_ports, check_streams
+from ticktrue.verify.registers import check_registers
 from ticktrue.verify.scope import Scope
 from ticktrue.verify.shape import stored_rows
 from ticktrue.verify.verdict import Findings, Verdict
@@ -109,6 +110,7 @@ def check_rows(scope: Scope) -> int:
             check_streams,
             check_links,
             check_memory,
+            check_registers,
         ):
             check(scope)
     return len(scope.rows)

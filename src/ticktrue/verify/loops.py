@@ -119,6 +119,7 @@ class _Box:
         rows, first = flat.rows, flat.row_of_chain
         end = rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
         end = end + np.where(rows[:, col.C_UNIT] == Unit.MEM_WRITE, flat.table.latency[Op.STORE], 0)
+        end = end + np.where(rows[:, col.C_OP] == Op.LATCH, flat.table.latency[Op.LATCH], 0)
         begin, latest = (
             flat.start.copy(),
             flat.start.copy(),

@@ -20,6 +20,7 @@ def _duration(scope: Scope) -> None:
     rows = scope.rows
     end = rows[:, col.C_ISSUE] + rows[:, col.C_SPAN]
     end = end + np.where(rows[:, col.C_UNIT] == Unit.MEM_WRITE, scope.flat.table.latency[Op.STORE], 0)
+    end = end + np.where(rows[:, col.C_OP] == Op.LATCH, scope.flat.table.latency[Op.LATCH], 0)
     last = int(np.argmax(end))
     if scope.timetable.duration != end[last]:
         found = scope.timetable.duration

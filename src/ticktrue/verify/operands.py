@@ -65,6 +65,13 @@ def _kinds(s: Stored, findings: Findings) -> None:
         s.each(
             findings, "V112", rest & ~YIELDS[of], f"expected {name} to name a row with a result, found none"
         )
+    chosen = np.maximum(source_of(s, col.T_S0), 0)
+    s.each(
+        findings,
+        "V112",
+        (op == Op.LATCH) & (op[chosen] != Op.TOPK),
+        "expected s0 to name a TOPK, found another op",
+    )
     loads = source_of(s, col.T_S0)
     wide = (loads >= 0) & (s.t[np.maximum(loads, 0), col.T_WIDE] > 0)
     s.each(findings, "V112", wide & (op != Op.INSTALL), "hears a wide LOAD, which goes to INSTALL only")
@@ -172,12 +179,13 @@ def _version(s: Stored, findings: Findings) -> None:
     beyond = merged & (turned > s.v[source, col.V_A3])
     s.each(findings, "V112", beyond, "turns {} lanes, more than the merged beat it hears has", turned)
     packet = (op == Op.INSTALL) & _is(op[source], _PACKET)
-    whole = (op[source] == Op.LOAD) & (s.t[:, col.T_X0] > 0) & (s.t[:, col.T_N] == 1)
+    named = (op[source] == Op.GATHER) & (s.t[source, col.T_WIDE] > 0)
+    whole = ((op[source] == Op.LOAD) | named) & (s.t[:, col.T_X0] > 0) & (s.t[:, col.T_N] == 1)
     s.each(
         findings,
         "V112",
         packet & ~whole,
-        "expected to hear one LOAD of whole tile rows (n = 1, x0 > 0) in this version",
+        "expected to hear one LOAD or wide GATHER of whole tile rows (n = 1, x0 > 0) in this version",
     )
 
 

@@ -11,7 +11,7 @@ from functools import reduce
 MASK64 = (1 << 64) - 1
 A, B, C = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 SENTINEL, BAD, STEP = 0x5E47144E1D0FF1CE, 0xBAD, 0xD1342543DE82EF95
-GATHER_NUMBER = {"TOKEN": 1, "P_DIV": 2, "P_MOD": 3, "LAST": 5}
+GATHER_NUMBER = {"TOKEN": 1, "P_DIV": 2, "P_MOD": 3, "LAST": 5, "EXPERT": 6}
 
 
 def base(name):
@@ -162,6 +162,12 @@ def argmax(columns):
     return s, mix(tag("ARGMAX"), s)
 
 
+def topk(logits, k):
+    """Weights, then ids, of the k ranks."""
+    p = mix(mix(tag("TOPK"), k), total(mix(n + 1, x) for n, x in enumerate(logits)))
+    return [mix(p, lane + 1) for lane in range(k)], [mix(p, k + lane + 1) for lane in range(k)]
+
+
 @dataclass
 class Slow:
     """One step of a Llama of `spec`."""
@@ -267,13 +273,43 @@ class Slow:
         y = self.rounded(self.linear(self.attention(q, keys, values), pre + "o", spec.hidden))
         x = [[add(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
         h = self.norm(x, pre + "ffn_norm")
+        experts = spec.experts is not None and number >= spec.experts.dense_layers
+        y = self.mixture(h, pre) if experts else self.dense(h, pre)
+        x = [[add(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
+        return x, keys, values
+
+    def dense(self, h, pre):
+        spec = self.spec
         g, u = self.linear(h, pre + "gate", spec.ffn), self.linear(h, pre + "up", spec.ffn)
         f = self.rounded(
             [[silu_mul(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(g, u, strict=True)]
         )
-        y = self.rounded(self.linear(f, pre + "down", spec.hidden))
-        x = [[add(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
-        return x, keys, values
+        return self.rounded(self.linear(f, pre + "down", spec.hidden))
+
+    def named(self, x, name, outputs, expert):
+        """A row times the matrix, of a stack, that the register of hash `expert` names."""
+        inputs, count = len(x), self.spec.experts.count
+        out = []
+        for n in range(outputs):
+            rows = [
+                [leaf(base(name), (e * outputs + n) * inputs + k) for k in range(inputs)]
+                for e in range(count)
+            ]
+            w = [gather("EXPERT", expert, {e: rows[e][k] for e in range(count)}) for k in range(inputs)]
+            out.append(tiled(x, w, self.tile))
+        return out
+
+    def mixture(self, h, pre):
+        of, out = self.spec.experts, []
+        for x, logits in zip(h, self.linear(h, pre + "router", of.count), strict=True):
+            acc = [0] * self.spec.hidden
+            for weight, expert in zip(*topk(logits, of.per_token), strict=True):
+                g, u = (self.named(x, f"{pre}experts.{part}", of.ffn, expert) for part in ("gate", "up"))
+                f = self.rounded([[silu_mul(a, b) for a, b in zip(g, u, strict=True)]])[0]
+                y = self.named(f, pre + "experts.down", self.spec.hidden, expert)
+                acc = [add(a, product(weight, b)) for a, b in zip(acc, y, strict=True)]
+            out.append(acc)
+        return self.rounded(out)
 
     def parts(self):
         """(name, sha256) of every part."""

@@ -9,7 +9,7 @@ from ticktrue.errors import Bug
 from ticktrue.graph.build import build_graph
 from ticktrue.graph.digest import graph_digest, graph_parts, joined
 from ticktrue.graph.types import NodeKind
-from ticktrue.model import Family, ModelSpec
+from ticktrue.model import Experts, Family, ModelSpec
 from ticktrue.program import StepKind
 
 TOY = ModelSpec(Family.LLAMA, "toy", 2, 326, 4, 2, 6, 165, 11, 1e4, 1e-5, 32_768)
@@ -32,6 +32,8 @@ def step(tokens=1, blocks=1, logits="last"):
         (replace(NARROW, vocab=1, heads=1, head_dim=2), step(1, 258)),
         (replace(NARROW, heads=1), step(130, 3)),
         (NARROW, StepKind(2, 1, 1, "last", "host")),
+        (replace(NARROW, family=Family.QWEN3_MOE, experts=Experts(3, 2, 7)), step(3, 1, "all")),
+        (replace(TOY, layers=2, family=Family.QWEN3_MOE, experts=Experts(4, 3, 9, dense_layers=1)), step(1)),
     ],
     ids=[
         "one token",
@@ -42,6 +44,8 @@ def step(tokens=1, blocks=1, logits="last"):
         "lanes wrap",
         "absent blocks",
         "host",
+        "experts",
+        "a dense layer, then experts",
     ],
 )
 def test_equals_the_literal_evaluation(spec, kind, fmt):

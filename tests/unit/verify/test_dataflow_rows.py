@@ -612,3 +612,45 @@ def test_a_register_function_that_no_address_may_use_is_poison():
         tuple(b.run(lambda t, fn=fn: with_row(t, 0, reg_fn=fn))("s", 0, 4, BF16)) for fn in (1, 0, 4, 9)
     ]
     assert all(values[0] != v for v in values[1:])
+
+
+def test_a_choice_its_registers_and_what_they_name():
+    """TOPK of two rows of five columns, LATCH, and a GATHER of each row's second expert: a record of five of the embedding."""
+    b = Bench(tokens=2)
+    c = b.chain()
+    y = c.op(Op.TOPK, c.load(b.at("g", 0, 0, 2), progress(1, 2), F32, 1), x=(3, 0), a=(5,))
+    c.latch(y, 0)
+    c.store(y, b.at("s", 0, 1), F32, 1)
+    c.end()
+    c = b.chain()
+    named = c.load(b.at("embed", reg_fn=6, reg_stride=1, rank=1), progress(1, 2), BF16, 1)
+    c.store(named, b.at("s", 10, 0, 1), BF16, 1)
+    c.end()
+    read = b.run()
+    for row in range(2):
+        weights, ids = slow.topk([g(160 * row + i) for i in range(5)], 3)
+        assert read("s", row, 8) == [*weights, *ids, 0, 0]
+        of = [{v: leaf(base("embed"), v * 300 + j) for v in range(5)} for j in range(150)]
+        want = [slow.gather("EXPERT", ids[1], elements) for elements in of]
+        assert read("s", 10 + row, 150, BF16) == want
+    assert len({read("s", 10 + row, 1, BF16)[0] for row in range(2)}) == 2
+
+
+def test_a_register_that_nobody_wrote_poisons():
+    b = Bench(tokens=2)
+    c = b.chain()
+    y = c.op(Op.TOPK, c.load(b.at("g", 0), progress(1), F32, 1), x=(1, 0), a=(5,))
+    c.latch(y, 1)
+    c.store(y, b.at("s", 0), F32, 1)
+    c.end()
+    for at, (row, rank) in enumerate(((1, 0), (0, 0), (1, 1))):
+        c = b.chain()
+        named = c.load(b.at("embed", reg_fn=6, reg_stride=1, row=row, rank=rank), progress(1), BF16, 1)
+        c.store(named, b.at("s", 10 + at), BF16, 1)
+        c.end()
+    read = b.run()
+    _, (name,) = slow.topk([g(i) for i in range(5)], 1)
+    good = slow.gather("EXPERT", name, {v: leaf(base("embed"), v * 300) for v in range(5)})
+    found = [read("s", 10 + at, 1, BF16)[0] for at in range(3)]
+    assert found[0] == good
+    assert good not in found[1:]

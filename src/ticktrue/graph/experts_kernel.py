@@ -1,0 +1,62 @@
+"""Hashes of a mixture of experts, from whole tensors (numerics rows 27 and 28). Compiled and not typed."""
+
+import numba as nb
+import numpy as np
+
+from ticktrue.program.hashing import STEP, ZERO, U, add, leaf, mix, product, seal
+
+
+@nb.njit(cache=True)
+def topk(logits, tag_k, k):
+    """out[row, 2 k]: the k weights by rank, then the k ids; every one of them depends on all logits of the row."""
+    out = np.empty((logits.shape[0], 2 * k), np.uint64)
+    for t in range(logits.shape[0]):
+        total = ZERO
+        for n in range(logits.shape[1]):
+            total += mix(U(n + 1), logits[t, n])
+        key = mix(tag_k, total)
+        for lane in range(2 * k):
+            out[t, lane] = mix(key, U(lane + 1))
+    return out
+
+
+@nb.njit(cache=True)
+def over_experts(base, shape, key_f):
+    """out[N, K]: the sum over experts e of mix(key, e) times the weight of e."""
+    count, outputs, inputs = shape
+    out = np.zeros((outputs, inputs), np.uint64)
+    for e in range(count):
+        key = mix(key_f, U(e))
+        for n in range(outputs):
+            for k in range(inputs):
+                out[n, k] += key * leaf(base, U((e * outputs + n) * inputs + k))
+    return out
+
+
+@nb.njit(cache=True)
+def product_of(x, sums, ids, key_f, rule):
+    """Row 7 of row t with the weights that the register of hash ids[t] names. rule = (tile, PASS)."""
+    tile, tag_pass = rule
+    rows, inputs = x.shape
+    outputs = sums.shape[0]
+    out = np.zeros((rows, outputs), np.uint64)
+    for t in range(rows):
+        key = mix(key_f, ids[t])
+        for n in range(outputs):
+            acc = ZERO
+            for k0 in range(0, inputs, tile):
+                total = ZERO
+                for k in range(k0, min(k0 + tile, inputs)):
+                    if x[t, k] != ZERO and sums[n, k] != ZERO:
+                        total = total * STEP + x[t, k] * mix(key, sums[n, k])
+                acc = add(acc, seal(tag_pass, total))
+            out[t, n] = acc
+    return out
+
+
+@nb.njit(cache=True)
+def weigh(acc, weights, y):
+    """acc[t] = acc[t] + (weights[t] * y[t])."""
+    for t in range(acc.shape[0]):
+        for i in range(acc.shape[1]):
+            acc[t, i] = add(acc[t, i], product(weights[t], y[t, i]))
