@@ -1,7 +1,7 @@
 """Gemma 3 270M and Qwen2.5-Coder 0.5B as programs against the oracle, bit for bit, on a pairwise array.
 
-Those on four chips are slow tests, the others are run by hand. The first model has 15 sliding layers of a window of 512 and 3 full
-ones, one KV head of 256; the second has biases and two KV heads.
+Those on four chips are slow tests, the others are run by hand. The first model has 15 sliding layers of a window of 512 and 3
+full ones, one KV head of 256; the second has biases and two KV heads.
 """
 
 from functools import cache
