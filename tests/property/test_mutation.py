@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.families import write_family
 from tests.models import write_llama
 from tests.stepping import Stepper, same_bits
 
@@ -31,6 +32,15 @@ EACH = 6
 KIND = StepKind(4, 1, 3, "all", "chip")
 STEPS = ((3, 0), (4, 3), (4, 60), (1, 64), (4, 140))
 """(tokens, position) of the steps whose results are compared: chunks, a block's edge, a later block."""
+BATCH = StepKind(4, 2, 7, "all", "chip")
+BATCH_STEPS = (
+    ((3, 0), (4, 5)),
+    ((4, 3), (0, 9)),
+    ((1, 60), (4, 62)),
+    ((2, 126), (3, 190)),
+    ((4, 255), (1, 300)),
+)
+"""The same of every slot, of a window in a ring of 256 positions: a slot that sits out, the edge of the ring, round it."""
 DRAWS = (Draw(), Draw(0.8, 1 << 40 | 77, 3))
 """Greedy, and drawn, by turns."""
 REGION = ("group", "base", "stride", "count", "tensor", "p0", "p1", "packing", "cls")
@@ -71,14 +81,15 @@ def results(program: Program, weights: Weights, system: System) -> list[np.ndarr
     machine = Machine(program.image, weights, system)
     out: list[np.ndarray] = []
     rng = np.random.default_rng(7)
-    for count, pos in STEPS:
-        step = machine.step(
-            program.timetables[0],
-            rng.integers(0, program.image.key.vocab, count).tolist(),
-            pos,
-            DRAWS[count % 2],
+    timetable = program.timetables[0]
+    for slots in BATCH_STEPS if timetable.kind.slots > 1 else [(one,) for one in STEPS]:
+        parts = [rng.integers(0, program.image.key.vocab, count).tolist() for count, _ in slots]
+        step = machine.batch(
+            timetable, parts, [pos for _, pos in slots], [DRAWS[count % 2] for count, _ in slots]
         )
-        out += [step.logits[:count], step.next_token[:count]]
+        for slot, (count, _) in enumerate(slots):
+            first = slot * timetable.kind.tokens
+            out += [step.logits[first : first + count], step.next_token[first : first + count]]
     for r in program.image.regions:
         if r.cls == RegionClass.STATE:
             out += [machine.memory.words[machine.memory.vector(chip, r) * 160 :][: r.vectors * 160].copy()
@@ -89,6 +100,7 @@ def results(program: Program, weights: Weights, system: System) -> list[np.ndarr
 BASES = [
     pytest.param(("groq3-lpx-tray", Plan(6, 3, 2), 2), id="two layers"),
     pytest.param(("groq3-lpx-tray", Plan(6, 3, 2), 8), id="a loop of eight layers"),
+    pytest.param(("groq3-lpx-tray", Plan(4, 2, 2), 0), id="a window, two slots"),
     pytest.param(("groq3-lpx-32x8", Plan(16, 1, 16, 8), 1), id="rack", marks=pytest.mark.slow),
 ]
 
@@ -97,9 +109,14 @@ BASES = [
 def base(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Base:
     on, plan, layers = request.param
     directory: Path = tmp_path_factory.mktemp("mutation")
-    model = load_model(str(write_llama(directory / "m", 0, layers=layers)))
-    stepper = Stepper.make(model.spec, model.weights(), plan.chips, "bf16", 150, on)
-    proved = compile_timetable(model.spec, stepper.system, stepper.image, KIND)  # with the graph's digest
+    if layers:
+        kind, context, slots = KIND, 150, 1
+        model = load_model(str(write_llama(directory / "m", 0, layers=layers)))
+    else:
+        kind, context, slots = BATCH, 384, BATCH.slots
+        model = load_model(str(write_family(directory / "m", "gemma3")))
+    stepper = Stepper.make(model.spec, model.weights(), plan.chips, "bf16", context, on, slots=slots)
+    proved = compile_timetable(model.spec, stepper.system, stepper.image, kind)  # with the graph's digest
     program = Program(stepper.image, (proved,))
     assert program.image.key.plan == plan
     assert [loop.count for loop in proved.loops] == ([8] if layers == 8 else [])
@@ -203,11 +220,17 @@ def fields_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
         new = other(rng, getattr(key, field))
         out.append(Mutant(with_image(program, key=replace(key, **{field: new})), f"key.{field}", f"-> {new}"))
     for field in ATTENTION:
-        changed_kind = replace(key.attention[0], **{field: other(rng, getattr(key.attention[0], field))})
-        changed_key = replace(key, attention=(changed_kind, *key.attention[1:]))
+        kinds, at = list(key.attention), int(rng.integers(len(key.attention)))
+        changed_kind = kinds[at] = replace(kinds[at], **{field: other(rng, getattr(kinds[at], field))})
+        changed_key = replace(key, attention=tuple(kinds))
         out.append(
             Mutant(with_image(program, key=changed_key), f"key.attention.{field}", f"-> {changed_kind}")
         )
+    layer = int(rng.integers(len(key.layer_kinds)))
+    kind_of = tuple(other(rng, k) if i == layer else k for i, k in enumerate(key.layer_kinds))
+    out.append(
+        Mutant(with_image(program, key=replace(key, layer_kinds=kind_of)), "key.layer_kinds", f"-> {kind_of}")
+    )
     for field in ("chips", "h", "cp", "tray"):
         new = other(rng, getattr(key.plan, field))
         changed_key = replace(key, plan=replace(key.plan, **{field: new}))

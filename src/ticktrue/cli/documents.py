@@ -84,6 +84,7 @@ class SystemInput(Part, frozen=True, kw_only=True):
     heads_degree: int
     context_degree: int
     format: str
+    kv_format: str
     format_grade: str
     hypothetical: bool
     max_model_len: int

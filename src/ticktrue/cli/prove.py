@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from ticktrue.cli.cache import ProgramCache
 from ticktrue.cli.output import Terminal
 from ticktrue.cli.surroundings import program_cache
-from ticktrue.compile import Options, assemble, compile_image, compile_timetable
+from ticktrue.compile import Options, assemble, compile_image, compile_timetable, graph_of
 from ticktrue.errors import EnvironmentProblem, InputError
-from ticktrue.graph.build import build_graph
 from ticktrue.graph.digest import graph_digest
 from ticktrue.hw import System
 from ticktrue.model import ModelSpec
@@ -38,7 +37,7 @@ class Source:
         o = self.options
         return (
             self.spec.name, self.spec.digest(), self.weights, self.system.name, self.system.fact_digest(), o.fmt,
-            str(o.max_context), str(o.hypothetical),
+            str(o.max_context), str(o.hypothetical), o.kv, str(o.slots), str(o.t_max), str(o.loops),
         )  # fmt: skip
 
 
@@ -154,7 +153,7 @@ class Maker:
         s = self.source
         proof = prove(assemble(self.image, [timetable]), timetable, s.system, self._terminal, self.clock)
         with self._terminal.stage(f"deriving the digest of {kind.label()} from the model's graph"):
-            proof = replace(proof, stated=graph_digest(build_graph(s.spec, kind, s.options.fmt)))
+            proof = replace(proof, stated=graph_digest(graph_of(s.spec, self.image, kind)))
         self.proofs.append(proof)
         if not proof.clean:
             raise Rejected(proof)

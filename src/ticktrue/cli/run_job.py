@@ -135,7 +135,8 @@ def look_up_for(given: ProgramFile, target: Target, terminal: Terminal) -> Found
         raise UsageError("--program decides system, chips, format and context; another flag names one too", code="T105",
                          where="--program")  # fmt: skip
     key = given.program.image.key
-    options = Options(key.fmt, key.max_context, key.hypothetical)
+    kv = "fp8" if key.kv == "fp8" else "auto"
+    options = Options(key.fmt, key.max_context, key.hypothetical, key.slots, key.t_max, kv)
     return Found(open_model(target.model, terminal), machine_of(given), options)
 
 

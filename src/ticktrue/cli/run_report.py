@@ -240,7 +240,8 @@ def system_input(found: Found, heads: int) -> SystemInput:
     system, options = found.system, found.options
     return SystemInput(
         name=system.name, chips=system.chips, heads_degree=heads, context_degree=system.chips // heads, format=options.fmt,
-        format_grade=formats_allowed(system.chip, options.fmt, options.hypothetical), hypothetical=options.hypothetical,
+        kv_format=options.kv,
+               format_grade=formats_allowed(system.chip, options.fmt, options.hypothetical), hypothetical=options.hypothetical,
         max_model_len=options.max_context, facts_sha256=system.fact_digest(),
         facts=tuple(fact_part(owner, fact) for owner, fact in system.facts()),
     )  # fmt: skip

@@ -11,8 +11,8 @@ from ticktrue.cli.program_file import ProgramFile, machine_of, read_file, tell_h
 from ticktrue.cli.prove import Proof, prove
 from ticktrue.cli.run_report import SHOWN, proof_part, violation_lines, violation_parts
 from ticktrue.cli.target import open_model
+from ticktrue.compile import graph_of
 from ticktrue.errors import InputError
-from ticktrue.graph.build import build_graph
 from ticktrue.graph.digest import graph_digest
 from ticktrue.hw import System
 from ticktrue.model import ModelSpec
@@ -75,9 +75,7 @@ def _check(
         return Checked(proof, None)
     if spec is not None:
         with terminal.stage(f"deriving the digest of {label} from the model's graph"):
-            proof = replace(
-                proof, stated=graph_digest(build_graph(spec, timetable.kind, program.image.key.fmt))
-            )
+            proof = replace(proof, stated=graph_digest(graph_of(spec, program.image, timetable.kind)))
     with terminal.stage(f"replaying {label}"):
         return Checked(proof, simulate(program, system, timetable).mismatches)
 

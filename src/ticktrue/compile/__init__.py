@@ -11,6 +11,7 @@ from ticktrue.compile.pipeline import (
     compile_image,
     compile_program,
     compile_timetable,
+    graph_of,
     image_blocks,
     tokens_kind,
     unproved_timetable,
@@ -18,5 +19,5 @@ from ticktrue.compile.pipeline import (
 
 __all__ = [
     "FORMATS", "TOKENS", "T_MAX", "Options", "assemble", "bucket", "bucket_edges", "compile_image", "compile_program",
-    "compile_timetable", "image_blocks", "tokens_kind", "unproved_timetable",
+    "compile_timetable", "graph_of", "image_blocks", "tokens_kind", "unproved_timetable",
 ]  # fmt: skip

@@ -118,7 +118,8 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     return place_image(sharded, system, key)
 
 
-def _graph(spec: ModelSpec, image: Image, kind: StepKind) -> Graph:
+def graph_of(spec: ModelSpec, image: Image, kind: StepKind) -> Graph:
+    """The graph of one step over an image: its formats and rings."""
     return build_graph(spec, kind, image.key.fmt, tuple(a.ring for a in image.key.attention), image.key.kv)
 
 
@@ -129,7 +130,7 @@ def unproved_timetable(
 
     `loops`: equal layers are stored once, where there are enough of them and they repeat with one period.
     """
-    sharded = partition(_graph(spec, image, kind), image.key.plan)
+    sharded = partition(graph_of(spec, image, kind), image.key.plan)
     looped = looped_timetable(sharded, image, system) if loops else None
     return looped or schedule(image, build_chains(sharded, image, system), system)
 
@@ -138,7 +139,7 @@ def compile_timetable(
     spec: ModelSpec, system: System, image: Image, kind: StepKind, *, loops: bool = True
 ) -> Timetable:
     """The timetable of one step kind over `image`, with the graph's dataflow digest; `loops` as in `unproved_timetable`."""
-    digest = graph_digest(_graph(spec, image, kind))
+    digest = graph_digest(graph_of(spec, image, kind))
     return replace(unproved_timetable(spec, system, image, kind, loops=loops), dataflow=digest)
 
 

@@ -177,7 +177,7 @@ def _touch(words, at, count, scratch):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _pass(s, at, words, floats, octets, pool, a0, a1, a2, a3, turned, sums, wide):
+def _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide):
     """PASS: one call of the ordered product per tile; tile j for pass j where the INSTALL has several."""
     for j in range(s[L_M]):
         tile = j if s[L_X1] == 1 else 0
@@ -195,19 +195,19 @@ def _pass(s, at, words, floats, octets, pool, a0, a1, a2, a3, turned, sums, wide
         if mode == 0:
             begin = first * 160
             _touch(words, begin, stride * rows, turned)
-            matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0, a1, a2, a3)
+            matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n)
         elif mode == 1:
-            matmul.pass_f32(floats, first * 80, stride, rows, c0, c1, pool, x, sa, o, so, n, a0)
+            matmul.pass_f32(floats, first * 80, stride, rows, c0, c1, pool, x, sa, o, so, n)
         elif mode == 3:
-            matmul.pass_int8(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, sums)
+            matmul.pass_int8(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, xs)
         elif mode == 4:
-            matmul.pass_e4m3(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, wide, a0)
+            matmul.pass_e4m3(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, wide)
         elif c1 - c0 <= FEW and n >= FEW:
             begin = s[L_B] + tile * s[L_X0]
             matmul.pass_few(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, turned, a0)
         else:
             begin = s[L_B] + tile * s[L_X0]
-            matmul.pass_f32(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, a0)
+            matmul.pass_f32(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n)
         if s[L_ONES] >= 0:
             matmul.pass_ones(pool, s[L_ROWS], x, s[L_SA], o + s[L_ONES], s[L_SO], s[L_N])
 
@@ -363,13 +363,12 @@ def run(
     `token`, `position` int64[S * T]: of each token row; `last` int64[S]: the last valid token of each slot. `temperature`
     float32[rows] and `draw` uint32[rows, 3] (seed low, seed high, choice): registers by row of logits.
     """
-    a0, a1 = np.empty(320, np.float32), np.empty(320, np.float32)
-    a2, a3 = np.empty(320, np.float32), np.empty(320, np.float32)
+    a0 = np.empty(320, np.float32)
     scratch = np.empty(512, np.float32)
     ids = np.empty(160, np.int64)
     expert = _registers(steps, pools.shape[0], token.size)
     turned = np.empty(max(64, token.size) * 320, np.float32)
-    sums, wide = np.empty(320, np.int32), np.empty(320 * 320, np.float32)
+    xs, wide = np.empty(max(64, token.size) * 320, np.int16), np.empty(320 * 320, np.float32)
     for x in range(steps.shape[0]):
         s = steps[x]
         op = s[L_OP]
@@ -404,7 +403,7 @@ def run(
                 _store(s, address[chip, x], words, floats, octets, source, token, position, last, cp, c)
             elif op == PASS:
                 at = address[chip, s[L_SOURCE]] if s[L_MODE] != 2 else 0
-                _pass(s, at, words, floats, octets, pool, a0, a1, a2, a3, turned, sums, wide)
+                _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide)
             elif op == MERGE:
                 _merge(s, pool)
             elif op == MOVE:

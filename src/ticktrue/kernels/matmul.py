@@ -1,229 +1,223 @@
-"""Ordered products of the matrix unit (numerics rows 7, 14, 17): one K tile, k ascending from +0, never fused.
+"""Ordered products of the matrix unit (numerics rows 7 to 9, 14, 17): one K tile, k ascending from +0, never fused.
 
-SIMD lanes are outputs, so every output's own sum keeps its order. `x` rows and results lie in one float32 pool; a tile lies
-in memory (bf16 or float32) or in the pool. Offsets are in elements. Loops run over slices from 0: an index that might be
-negative keeps LLVM from vectorising (measured: 3.5 against 38 GFLOP/s).
+SIMD lanes are outputs (`kernels.blocks`), so every output's own sum keeps its order. `x` rows and results lie in one float32
+pool; a tile lies in memory (bf16, int8, e4m3 or float32) or in the pool. Offsets are in elements.
 """
 
 import numpy as np
 from numba import njit
 
-from ticktrue.kernels.bits import bf16_to_f32, e4m3_to_f32
+from ticktrue.kernels import blocks
+from ticktrue.kernels.bits import e4m3_to_f32
 
 _ZERO = np.float32(0)
 
 _F = "float32[::1]"
 _I = ", int64"
 SIGNATURES: dict[str, tuple[str, ...]] = {
-    "_put": (f"void({_F}{_I}, {_F}{_I})",),
-    "_four_bf16": (f"void(uint16[::1]{_I * 4}, {_F}{_I * 2}, {_F}, {_F}, {_F}, {_F})",),
-    "_one_bf16": (f"void(uint16[::1]{_I * 4}, {_F}{_I}, {_F})",),
-    "pass_bf16": (f"void(uint16[::1]{_I * 5}, {_F}{_I * 5}, {_F}, {_F}, {_F}, {_F})",),
-    "_one_int8": (f"void(int8[::1]{_I * 4}, {_F}{_I}, int32[::1])",),
-    "pass_int8": (f"void(int8[::1]{_I * 5}, {_F}{_I * 5}, int32[::1])",),
-    "pass_e4m3": (f"void(int8[::1]{_I * 5}, {_F}{_I * 5}, {_F}, {_F})",),
-    "pass_f32": (f"void({_F}{_I * 5}, {_F}{_I * 5}, {_F})",),
+    "_next": (f"UniTuple(int64, 2)({_I[2:]}{_I})",),
+    "_bf16_columns": (f"void(int64, uint16[::1]{_I * 3}, {_F}{_I * 4})",),
+    "_bf16_columns_4": (f"void(int64, uint16[::1]{_I * 3}, {_F}{_I * 4})",),
+    "_f32_columns": (f"void(int64, {_F}{_I * 3}, {_F}{_I * 4})",),
+    "_f32_columns_4": (f"void(int64, {_F}{_I * 3}, {_F}{_I * 4})",),
+    "_int8_columns": (f"void(int64, int8[::1]{_I * 3}, int16[::1]{_I * 2}, {_F}{_I * 2})",),
+    "_int8_columns_4": (f"void(int64, int8[::1]{_I * 3}, int16[::1]{_I * 2}, {_F}{_I * 2})",),
+    "pass_bf16": (f"void(uint16[::1]{_I * 5}, {_F}{_I * 5})",),
+    "pass_int8": (f"void(int8[::1]{_I * 5}, {_F}{_I * 5}, int16[::1])",),
+    "pass_e4m3": (f"void(int8[::1]{_I * 5}, {_F}{_I * 5}, {_F})",),
+    "pass_f32": (f"void({_F}{_I * 5}, {_F}{_I * 5})",),
     "pass_few": (f"void({_F}{_I * 5}, {_F}{_I * 5}, {_F}, {_F})",),
     "pass_ones": (f"void({_F}{_I * 6})",),
 }
+WIDEST = 64
 
 
 @njit(cache=True, error_model="numpy")
-def _put(pool, to, row, n):
-    """Copies n elements into the pool (a slice assignment would bring in code for its error message, in double)."""
-    z = pool[to : to + n]
-    for c in range(n):
-        z[c] = row[c]
+def _next(c, n):
+    """(first column, columns) of the block after column c of n: a last one reaches back rather than be narrow.
 
-
-@njit(cache=True, error_model="numpy")
-def _four_bf16(tile, at, stride, rows, n, pool, x, sx, b0, b1, b2, b3):
-    """Four events through n columns of a tile; two k at once, each sum still in ascending k."""
-    for c in range(n):
-        b0[c] = _ZERO
-        b1[c] = _ZERO
-        b2[c] = _ZERO
-        b3[c] = _ZERO
-    k = 0
-    while k + 2 <= rows:
-        i0 = x + k
-        i1 = i0 + sx
-        i2 = i1 + sx
-        i3 = i2 + sx
-        x00, x01 = pool[i0], pool[i0 + 1]
-        x10, x11 = pool[i1], pool[i1 + 1]
-        x20, x21 = pool[i2], pool[i2 + 1]
-        x30, x31 = pool[i3], pool[i3 + 1]
-        s = at + k * stride
-        r0 = tile[s : s + n]
-        r1 = tile[s + stride : s + stride + n]
-        for c in range(n):
-            w0 = bf16_to_f32(r0[c])
-            w1 = bf16_to_f32(r1[c])
-            b0[c] = (b0[c] + (x00 * w0)) + (x01 * w1)
-            b1[c] = (b1[c] + (x10 * w0)) + (x11 * w1)
-            b2[c] = (b2[c] + (x20 * w0)) + (x21 * w1)
-            b3[c] = (b3[c] + (x30 * w0)) + (x31 * w1)
-        k += 2
-    if k < rows:
-        i0 = x + k
-        x00, x10, x20, x30 = pool[i0], pool[i0 + sx], pool[i0 + 2 * sx], pool[i0 + 3 * sx]
-        s = at + k * stride
-        r0 = tile[s : s + n]
-        for c in range(n):
-            w0 = bf16_to_f32(r0[c])
-            b0[c] = b0[c] + (x00 * w0)
-            b1[c] = b1[c] + (x10 * w0)
-            b2[c] = b2[c] + (x20 * w0)
-            b3[c] = b3[c] + (x30 * w0)
-
-
-@njit(cache=True, error_model="numpy")
-def _one_bf16(tile, at, stride, rows, n, pool, x, b0):
-    """One event through n columns of a tile; four k at once, each sum still in ascending k."""
-    for c in range(n):
-        b0[c] = _ZERO
-    k = 0
-    while k + 4 <= rows:
-        x0, x1, x2, x3 = pool[x + k], pool[x + k + 1], pool[x + k + 2], pool[x + k + 3]
-        s = at + k * stride
-        r0 = tile[s : s + n]
-        r1 = tile[s + stride : s + stride + n]
-        r2 = tile[s + 2 * stride : s + 2 * stride + n]
-        r3 = tile[s + 3 * stride : s + 3 * stride + n]
-        for c in range(n):
-            t = b0[c] + (x0 * bf16_to_f32(r0[c]))
-            t = t + (x1 * bf16_to_f32(r1[c]))
-            t = t + (x2 * bf16_to_f32(r2[c]))
-            b0[c] = t + (x3 * bf16_to_f32(r3[c]))
-        k += 4
-    while k < rows:
-        x0 = pool[x + k]
-        s = at + k * stride
-        r0 = tile[s : s + n]
-        for c in range(n):
-            b0[c] = b0[c] + (x0 * bf16_to_f32(r0[c]))
-        k += 1
-
-
-@njit(cache=True, error_model="numpy")
-def pass_bf16(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, a0, a1, a2, a3):
-    """out[e][c] = sum over k of x[e][k] * tile[k][c] for c0 <= c < c1, bf16 tile in memory.
-
-    a0..a3 are float32 scratch of 320 lanes: four events share one pass over the tile.
+    Columns that two blocks share are made twice, with equal bits.
     """
-    n = c1 - c0
-    if n <= 0:
-        return
-    b0, b1, b2, b3 = a0[:n], a1[:n], a2[:n], a3[:n]
-    e = 0
-    while e + 4 <= events:
-        _four_bf16(tile, at + c0, stride, rows, n, pool, x + e * sx, sx, b0, b1, b2, b3)
-        to = o + e * so + c0
-        _put(pool, to, b0, n)
-        _put(pool, to + so, b1, n)
-        _put(pool, to + 2 * so, b2, n)
-        _put(pool, to + 3 * so, b3, n)
-        e += 4
-    while e < events:
-        _one_bf16(tile, at + c0, stride, rows, n, pool, x + e * sx, b0)
-        to = o + e * so + c0
-        _put(pool, to, b0, n)
-        e += 1
+    left = n - c
+    size = WIDEST
+    while size >= 8:
+        if left >= size:
+            return c, size
+        if left > size // 2 and n >= size:
+            return n - size, size
+        size //= 2
+    return c, 1
 
 
 @njit(cache=True, error_model="numpy")
-def _one_int8(tile, at, stride, rows, n, pool, x, b0):
-    """One event through n columns of an int8 tile: exact int32 sums, two k at a time in 16 bits (at most 2 * 127 * 127)."""
-    for c in range(n):
-        b0[c] = np.int32(0)
-    k = 0
-    while k + 4 <= rows:
-        x0, x1 = np.int16(pool[x + k]), np.int16(pool[x + k + 1])
-        x2, x3 = np.int16(pool[x + k + 2]), np.int16(pool[x + k + 3])
-        s = at + k * stride
-        r0 = tile[s : s + n]
-        r1 = tile[s + stride : s + stride + n]
-        r2 = tile[s + 2 * stride : s + 2 * stride + n]
-        r3 = tile[s + 3 * stride : s + 3 * stride + n]
-        for c in range(n):
-            t = np.int16(np.int16(x0 * r0[c]) + np.int16(x1 * r1[c]))
-            u = np.int16(np.int16(x2 * r2[c]) + np.int16(x3 * r3[c]))
-            b0[c] = np.int32(b0[c] + np.int32(np.int32(t) + np.int32(u)))
-        k += 4
-    while k < rows:
-        x0 = np.int16(pool[x + k])
-        s = at + k * stride
-        r0 = tile[s : s + n]
-        for c in range(n):
-            b0[c] = np.int32(b0[c] + np.int32(np.int16(x0 * r0[c])))
-        k += 1
+def _bf16_columns(width, tile, at, stride, rows, pool, x, sx, o, so):
+    """A block of `width` columns, one event."""
+    if width == 64:
+        blocks.bf16_64(tile, at, stride, rows, pool, x, sx, o, so)
+    elif width == 32:
+        blocks.bf16_32(tile, at, stride, rows, pool, x, sx, o, so)
+    elif width == 16:
+        blocks.bf16_16(tile, at, stride, rows, pool, x, sx, o, so)
+    elif width == 8:
+        blocks.bf16_8(tile, at, stride, rows, pool, x, sx, o, so)
+    else:
+        blocks.bf16_1(tile, at, stride, rows, pool, x, sx, o, so)
 
 
 @njit(cache=True, error_model="numpy")
-def pass_int8(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, sums):
-    """As `pass_bf16` for an int8 tile (row 8): integers, so the order is free; `at`, `stride` in bytes, sums int32[320]."""
-    n = c1 - c0
-    if n <= 0:
-        return
-    b0 = sums[:n]
+def _bf16_columns_4(width, tile, at, stride, rows, pool, x, sx, o, so):
+    """A block of `width` columns, four events that share one pass over the tile."""
+    if width == 64:
+        blocks.bf16_32x4(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.bf16_32x4(tile, at + 32, stride, rows, pool, x, sx, o + 32, so)
+    elif width == 32:
+        blocks.bf16_32x4(tile, at, stride, rows, pool, x, sx, o, so)
+    elif width == 16:
+        blocks.bf16_16x4(tile, at, stride, rows, pool, x, sx, o, so)
+    elif width == 8:
+        blocks.bf16_8x4(tile, at, stride, rows, pool, x, sx, o, so)
+    else:
+        for e in range(4):
+            blocks.bf16_1(tile, at, stride, rows, pool, x + e * sx, sx, o + e * so, so)
+
+
+@njit(cache=True, error_model="numpy")
+def pass_bf16(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events):
+    """out[e][c] = sum over k of x[e][k] * tile[k][c] for c0 <= c < c1, bf16 tile in memory."""
+    n, done = c1 - c0, 0
+    while done < n:
+        c, width = _next(done, n)
+        done = c + width
+        from_, to = at + c0 + c, o + c0 + c
+        e = 0
+        while e + 4 <= events:
+            _bf16_columns_4(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so)
+            e += 4
+        while e < events:
+            _bf16_columns(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so)
+            e += 1
+
+
+@njit(cache=True, error_model="numpy")
+def _int8_columns(width, tile, at, stride, pairs, xs, x, sx, pool, o, so):
+    """A block of `width` columns, one event."""
+    if width == 64:
+        blocks.int8_64(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+    elif width == 32:
+        blocks.int8_32(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+    elif width == 16:
+        blocks.int8_16(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+    elif width == 8:
+        blocks.int8_8(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+    else:
+        blocks.int8_1(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+
+
+@njit(cache=True, error_model="numpy")
+def _int8_columns_4(width, tile, at, stride, pairs, xs, x, sx, pool, o, so):
+    """A block of `width` columns, four events."""
+    if width == 64:
+        blocks.int8_32x4(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+        blocks.int8_32x4(tile, at + 32, stride, pairs, xs, x, sx, pool, o + 32, so)
+    elif width == 32:
+        blocks.int8_32x4(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+    elif width == 16:
+        blocks.int8_16x4(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+    else:
+        for e in range(4):
+            _int8_columns(width, tile, at, stride, pairs, xs, x + e * sx, sx, pool, o + e * so, so)
+
+
+@njit(cache=True, error_model="numpy")
+def pass_int8(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, xs):
+    """As `pass_bf16` for an int8 tile (row 8): integers, so the order is free; `at`, `stride` in bytes.
+
+    `xs` int16[events * rows] is room for the activations. Every sum is an integer below 2^24, exact in float32.
+    """
+    n, done, pairs = c1 - c0, 0, rows // 2
     for e in range(events):
-        _one_int8(tile, at + c0, stride, rows, n, pool, x + e * sx, b0)
-        to = o + e * so + c0
-        z = pool[to : to + n]
-        for c in range(n):
-            z[c] = np.float32(b0[c])
+        a, z = pool[x + e * sx : x + e * sx + rows], xs[e * rows : (e + 1) * rows]
+        for k in range(rows):
+            z[k] = np.int16(a[k])
+    while done < n:
+        c, width = _next(done, n)
+        done = c + width
+        from_, to = at + c0 + c, o + c0 + c
+        e = 0
+        while e + 4 <= events:
+            _int8_columns_4(width, tile, from_, stride, pairs, xs, e * rows, rows, pool, to + e * so, so)
+            e += 4
+        while e < events:
+            _int8_columns(width, tile, from_, stride, pairs, xs, e * rows, rows, pool, to + e * so, so)
+            e += 1
+    if rows % 2 == 1:  # the row without a partner
+        last = at + c0 + (rows - 1) * stride
+        w = tile[last : last + n]
+        for e in range(events):
+            value = pool[x + e * sx + rows - 1]
+            z = pool[o + e * so + c0 : o + e * so + c1]
+            for c in range(n):
+                z[c] = z[c] + (value * np.float32(w[c]))
 
 
 @njit(cache=True, error_model="numpy")
-def pass_e4m3(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, wide, a0):
+def pass_e4m3(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, wide):
     """As `pass_bf16` for an e4m3 tile (row 9), widened row by row into `wide` float32[rows * 320] first."""
     n = c1 - c0
-    if n <= 0:
-        return
     for k in range(rows):
         s = at + c0 + k * stride
         r = tile[s : s + n]
         w = wide[k * 320 : k * 320 + n]
         for c in range(n):
             w[c] = e4m3_to_f32(np.uint8(r[c]))
-    pass_f32(wide, 0, 320, rows, 0, n, pool, x, sx, o + c0, so, events, a0)
+    pass_f32(wide, 0, 320, rows, 0, n, pool, x, sx, o + c0, so, events)
 
 
 @njit(cache=True, error_model="numpy")
-def pass_f32(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, a0):
+def _f32_columns(width, tile, at, stride, rows, pool, x, sx, o, so):
+    """A block of `width` columns, one event."""
+    if width == 64:
+        blocks.f32_64(tile, at, stride, rows, pool, x, sx, o, so)
+    elif width == 32:
+        blocks.f32_32(tile, at, stride, rows, pool, x, sx, o, so)
+    elif width == 16:
+        blocks.f32_16(tile, at, stride, rows, pool, x, sx, o, so)
+    elif width == 8:
+        blocks.f32_8(tile, at, stride, rows, pool, x, sx, o, so)
+    else:
+        blocks.f32_1(tile, at, stride, rows, pool, x, sx, o, so)
+
+
+@njit(cache=True, error_model="numpy")
+def _f32_columns_4(width, tile, at, stride, rows, pool, x, sx, o, so):
+    """A block of `width` columns, four events."""
+    if width == 64:
+        blocks.f32_32x4(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.f32_32x4(tile, at + 32, stride, rows, pool, x, sx, o + 32, so)
+    elif width == 32:
+        blocks.f32_32x4(tile, at, stride, rows, pool, x, sx, o, so)
+    elif width == 8:
+        blocks.f32_8x4(tile, at, stride, rows, pool, x, sx, o, so)
+    else:
+        for e in range(4):
+            _f32_columns(width, tile, at, stride, rows, pool, x + e * sx, sx, o + e * so, so)
+
+
+@njit(cache=True, error_model="numpy")
+def pass_f32(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events):
     """As `pass_bf16` for a float32 tile (in memory or in the pool)."""
-    n = c1 - c0
-    if n <= 0:
-        return
-    b0 = a0[:n]
-    for e in range(events):
-        for c in range(n):
-            b0[c] = _ZERO
-        k = 0
-        xe = x + e * sx
-        while k + 4 <= rows:
-            x0, x1, x2, x3 = pool[xe + k], pool[xe + k + 1], pool[xe + k + 2], pool[xe + k + 3]
-            s = at + c0 + k * stride
-            r0 = tile[s : s + n]
-            r1 = tile[s + stride : s + stride + n]
-            r2 = tile[s + 2 * stride : s + 2 * stride + n]
-            r3 = tile[s + 3 * stride : s + 3 * stride + n]
-            for c in range(n):
-                t = b0[c] + (x0 * r0[c])
-                t = t + (x1 * r1[c])
-                t = t + (x2 * r2[c])
-                b0[c] = t + (x3 * r3[c])
-            k += 4
-        while k < rows:
-            x0 = pool[xe + k]
-            s = at + c0 + k * stride
-            r0 = tile[s : s + n]
-            for c in range(n):
-                b0[c] = b0[c] + (x0 * r0[c])
-            k += 1
-        to = o + e * so + c0
-        _put(pool, to, b0, n)
+    n, done = c1 - c0, 0
+    while done < n:
+        c, width = _next(done, n)
+        done = c + width
+        from_, to = at + c0 + c, o + c0 + c
+        e = 0
+        while e + 4 <= events:
+            _f32_columns_4(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so)
+            e += 4
+        while e < events:
+            _f32_columns(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so)
+            e += 1
 
 
 @njit(cache=True, error_model="numpy")

@@ -74,7 +74,8 @@ def _attention(draw: st.DrawFn, program: Program) -> Program:
         return p.with_key(program, layer_kinds=tuple(kinds))
     if field == "kinds":
         return p.with_key(program, attention=key.attention * draw(st.integers(0, 2)))
-    return p.with_key(program, attention=(replace(key.attention[0], **{field: draw(HUGE)}),))
+    of = GOOD.image.key.attention[0]
+    return p.with_key(program, attention=(replace(of, **{field: draw(HUGE)}),))
 
 
 def _tensor(draw: st.DrawFn, program: Program) -> Program:

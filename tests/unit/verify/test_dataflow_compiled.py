@@ -4,11 +4,12 @@ The faults are programs that are legal or nearly so and compute something else: 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tests.models import TINY_D128, TINY_KV3, LlamaShape
+from tests.unit.verify.editor import Editor
 
 from ticktrue.compile import Options, compile_image, compile_program, compile_timetable
 from ticktrue.graph.build import build_graph
@@ -16,7 +17,7 @@ from ticktrue.graph.digest import graph_parts
 from ticktrue.hw import load_system
 from ticktrue.isa import Op
 from ticktrue.model import Family, ModelSpec
-from ticktrue.program import Program, StepKind, Timetable
+from ticktrue.program import Program, StepKind
 from ticktrue.program import columns as col
 from ticktrue.verify.dataflow import check_dataflow, rows_parts
 
@@ -86,72 +87,6 @@ def test_both_sides_agree_everywhere(chips, fmt):
 
 
 # ---- planted faults ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Editor:
-    """Finds class rows of a timetable by chain label and op, and changes one."""
-
-    program: Program
-
-    @property
-    def timetable(self) -> Timetable:
-        return self.program.timetables[0]
-
-    def rows(self, label: str, op: Op) -> list[tuple[int, int, int]]:
-        """(chain, template row, class row) of every such row."""
-        t = self.timetable
-        start, out, at = t.template_start, [], 0
-        for chain, (template, _, _) in enumerate(t.chains.tolist()):
-            for i in range(int(start[template]), int(start[template + 1])):
-                if t.labels[chain] == label and int(t.templates[i, col.T_OP]) == op:
-                    out.append((chain, i, at))
-                at += 1
-        assert out, (label, op)
-        return out
-
-    def with_value(self, label: str, op: Op, nth: int, **values: int) -> Program:
-        """A class row with new values; a number is added, a region given by name."""
-        rows = self.timetable.rows.copy()
-        row = self.rows(label, op)[nth][2]
-        for name, value in values.items():
-            column = col.V_NAMES.index(name)
-            rows[row, column] = self.region(value) if isinstance(value, str) else rows[row, column] + value
-        return self.replaced(rows=rows)
-
-    def with_template(self, label: str, op: Op, nth: int, /, **values: int) -> Program:
-        """The row of one chain with template values added to: the chain gets a template of its own."""
-        t = self.timetable
-        chain, row, _ = self.rows(label, op)[nth]
-        template = int(t.chains[chain, 0])
-        first, last = int(t.template_start[template]), int(t.template_start[template + 1])
-        own = t.templates[first:last].copy()
-        for name, value in values.items():
-            own[row - first, col.T_NAMES.index(name)] += value
-        chains = t.chains.copy()
-        chains[chain, 0] = len(t.template_start) - 1
-        return self.replaced(
-            chains=chains, templates=np.concatenate([t.templates, own]),
-            template_start=np.append(t.template_start, len(t.templates) + len(own)).astype(np.int32),
-        )  # fmt: skip
-
-    def moved(self, label: str, cycles: int) -> Program:
-        """A chain at another time."""
-        chains = self.timetable.chains.copy()
-        chains[self.timetable.labels.index(label), 1] += cycles
-        return self.replaced(chains=chains)
-
-    def region(self, name: str) -> int:
-        regions = self.program.image.regions + self.timetable.scratch
-        return next(i for i, r in enumerate(regions) if r.name == name)
-
-    def replaced(self, **changes) -> Program:
-        return replace(self.program, timetables=(replace(self.timetable, **changes),))
-
-    def pieces(self, change: Callable[[np.ndarray], None]) -> Program:
-        pieces = self.program.image.pieces.copy()
-        change(pieces)
-        return replace(self.program, image=replace(self.program.image, pieces=pieces))
 
 
 def swapped(region: str, name: str) -> Callable[["Editor"], Program]:

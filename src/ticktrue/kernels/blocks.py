@@ -1,0 +1,164 @@
+"""Ordered products of a block of columns held in registers: the inner loops of `kernels.matmul`, written as vector code.
+
+One block is C neighbouring columns of a tile; every column is a SIMD lane with its own sum, k ascends for all of them, and each
+term is one multiplication and one addition (numerics rows 7 to 9). A loop over k that LLVM builds from scalar code keeps its sums
+in memory, which costs more than the arithmetic where columns are few.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+_F32, _I64 = ir.FloatType(), ir.IntType(64)
+
+Vector = Any  # an llvmlite value; the library has no types
+Convert = Callable[[Any, Any, int], Any]
+
+
+def _splat(builder: ir.IRBuilder, value: ir.Value, count: int) -> Vector:
+    """Every lane the same scalar."""
+    vector = ir.VectorType(value.type, count)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), count), [0] * count)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
+
+
+def _load(builder: ir.IRBuilder, base: ir.Value, at: ir.Value, count: int) -> Vector:
+    """`count` neighbouring elements from index `at` on, wherever they lie."""
+    element = base.type.pointee
+    pointer = builder.bitcast(builder.gep(base, [at]), ir.VectorType(element, count).as_pointer())
+    return builder.load(pointer, align=element.width // 8 if isinstance(element, ir.IntType) else 4)
+
+
+def _from_bf16(builder: ir.IRBuilder, raw: ir.Value, count: int) -> Vector:
+    wide = ir.VectorType(ir.IntType(32), count)
+    bits = builder.shl(builder.zext(raw, wide), ir.Constant(wide, [16] * count))
+    return builder.bitcast(bits, ir.VectorType(_F32, count))
+
+
+def _as_it_is(_builder: ir.IRBuilder, raw: ir.Value, _count: int) -> Vector:
+    return raw
+
+
+def _counted(
+    builder: ir.IRBuilder, count: ir.Value, sums: list[Vector], body: Callable[..., list[Vector]]
+) -> list[Vector]:
+    """A loop k = 0 .. count - 1 that carries `sums`; body(k, sums) gives the next ones."""
+    entry, head = builder.block, builder.append_basic_block("k")
+    inside, done = builder.append_basic_block("term"), builder.append_basic_block("summed")
+    builder.branch(head)
+    builder.position_at_end(head)
+    k = builder.phi(_I64)
+    k.add_incoming(ir.Constant(_I64, 0), entry)
+    carried = []
+    for start in sums:
+        phi = builder.phi(start.type)
+        phi.add_incoming(start, entry)
+        carried.append(phi)
+    builder.cbranch(builder.icmp_signed("<", k, count), inside, done)
+    builder.position_at_end(inside)
+    after = body(k, carried)
+    k.add_incoming(builder.add(k, ir.Constant(_I64, 1)), builder.block)
+    for phi, value in zip(carried, after, strict=True):
+        phi.add_incoming(value, builder.block)
+    builder.branch(head)
+    builder.position_at_end(done)
+    return carried
+
+
+def _data(context: Any, builder: ir.IRBuilder, kind: types.Array, value: ir.Value) -> ir.Value:
+    return make_array(kind)(context, builder, value).data
+
+
+def _float_block(columns: int, events: int, convert: Convert) -> Any:
+    """An intrinsic (tile, at, stride, rows, pool, x, sx, o, so): `events` sums of each of `columns` columns.
+
+    pool[o + e so + c] = sum over k of pool[x + e sx + k] * tile[at + k stride + c], from +0.
+    """
+
+    @intrinsic
+    def block(_typing, tile, at, stride, rows, pool, x, sx, o, so):
+        def generate(context, builder, signature, arguments):
+            tile_data = _data(context, builder, signature.args[0], arguments[0])
+            pool_data = _data(context, builder, signature.args[4], arguments[4])
+            _, first, step, count, _, x0, sx0, o0, so0 = arguments
+            xs = [builder.add(x0, builder.mul(sx0, ir.Constant(_I64, e))) for e in range(events)]
+            zero = ir.Constant(ir.VectorType(_F32, columns), [0.0] * columns)
+
+            def term(k, sums):
+                w = _load(builder, tile_data, builder.add(first, builder.mul(k, step)), columns)
+                w = convert(builder, w, columns)
+                out = []
+                for at_x, total in zip(xs, sums, strict=True):
+                    value = builder.load(builder.gep(pool_data, [builder.add(at_x, k)]))
+                    out.append(builder.fadd(total, builder.fmul(_splat(builder, value, columns), w)))
+                return out
+
+            for e, total in enumerate(_counted(builder, count, [zero] * events, term)):
+                to = builder.gep(pool_data, [builder.add(o0, builder.mul(so0, ir.Constant(_I64, e)))])
+                builder.store(total, builder.bitcast(to, total.type.as_pointer()), align=4)
+            return context.get_dummy_value()
+
+        return types.void(tile, at, stride, rows, pool, x, sx, o, so), generate
+
+    return block
+
+
+def _int8_block(columns: int, events: int) -> Any:
+    """As `_float_block` for int8: xs int16 values [event][row], k in pairs whose products are added in 16 bits (row 8).
+
+    (tile, at, stride, pairs, xs, x, sx, pool, o, so); `pairs` of rows are taken, the tile and xs have that many.
+    """
+    narrow, wide = ir.VectorType(ir.IntType(16), columns), ir.VectorType(ir.IntType(32), columns)
+
+    @intrinsic
+    def block(_typing, tile, at, stride, pairs, xs, x, sx, pool, o, so):
+        def generate(context, builder, signature, arguments):
+            tile_data = _data(context, builder, signature.args[0], arguments[0])
+            x_data = _data(context, builder, signature.args[4], arguments[4])
+            pool_data = _data(context, builder, signature.args[7], arguments[7])
+            _, first, step, count, _, x0, sx0, _, o0, so0 = arguments
+            starts = [builder.add(x0, builder.mul(sx0, ir.Constant(_I64, e))) for e in range(events)]
+
+            def term(pair, sums):
+                k = builder.mul(pair, ir.Constant(_I64, 2))
+                rows = []
+                for i in range(2):
+                    here = builder.add(first, builder.mul(builder.add(k, ir.Constant(_I64, i)), step))
+                    rows.append(builder.sext(_load(builder, tile_data, here, columns), narrow))
+                out = []
+                for start, total in zip(starts, sums, strict=True):
+                    both = None
+                    for i in range(2):
+                        at_x = builder.add(start, builder.add(k, ir.Constant(_I64, i)))
+                        value = _splat(builder, builder.load(builder.gep(x_data, [at_x])), columns)
+                        product = builder.mul(value, rows[i])
+                        both = product if both is None else builder.add(both, product)
+                    out.append(builder.add(total, builder.sext(both, wide)))
+                return out
+
+            zero = ir.Constant(wide, [0] * columns)
+            for e, total in enumerate(_counted(builder, count, [zero] * events, term)):
+                value = builder.sitofp(total, ir.VectorType(_F32, columns))
+                to = builder.gep(pool_data, [builder.add(o0, builder.mul(so0, ir.Constant(_I64, e)))])
+                builder.store(value, builder.bitcast(to, value.type.as_pointer()), align=4)
+            return context.get_dummy_value()
+
+        return types.void(tile, at, stride, pairs, xs, x, sx, pool, o, so), generate
+
+    return block
+
+
+bf16_64, bf16_32, bf16_16 = (_float_block(n, 1, _from_bf16) for n in (64, 32, 16))
+bf16_8, bf16_1 = (_float_block(n, 1, _from_bf16) for n in (8, 1))
+bf16_32x4, bf16_16x4, bf16_8x4 = (_float_block(n, 4, _from_bf16) for n in (32, 16, 8))
+f32_64, f32_32, f32_16 = (_float_block(n, 1, _as_it_is) for n in (64, 32, 16))
+f32_8, f32_1 = (_float_block(n, 1, _as_it_is) for n in (8, 1))
+f32_32x4, f32_8x4 = (_float_block(n, 4, _as_it_is) for n in (32, 8))
+int8_64, int8_32, int8_16 = (_int8_block(n, 1) for n in (64, 32, 16))
+int8_8, int8_1 = (_int8_block(n, 1) for n in (8, 1))
+int8_32x4, int8_16x4 = (_int8_block(n, 4) for n in (32, 16))
