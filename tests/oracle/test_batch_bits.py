@@ -42,7 +42,7 @@ def test_each_sequence_of_a_batch_is_as_if_alone(chips: int, chunk: int, batch: 
     check("llama", Config(chips, chunk or 64, "bf16", (LENGTHS if chunk else WHOLE)[batch]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("chips", CHIPS)
 def test_a_long_batch_is_as_if_alone(chips: int) -> None:
     check("llama", Config(chips, 64, "bf16", (1300, 1025, 65)))

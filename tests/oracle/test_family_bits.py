@@ -104,7 +104,7 @@ LONG = 17_000
 KEPT = [0, 63, 64, 65, 1_025, 1_300, 16_383, 16_384, 16_385, 16_447, 16_448, 16_999]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("family", "chips"), [("mistral", 4), ("gemma3", 8), ("qwen2", 2)])
 def test_seventeen_thousand_positions(family: str, chips: int) -> None:
     """A ring alone, a ring and full attention beside it, full attention alone: past the wrap of the lanes."""
