@@ -165,3 +165,12 @@ def test_equal_layers_of_experts_are_one_loop() -> None:
     assert same_bits(
         logits, Oracle(eight.spec, eight.weights(), "bf16", matmul=fast_matmul).forward(tokens).logits
     )
+
+
+def test_two_trays_of_a_rack_equal_the_oracle() -> None:
+    """Every gather goes in two hops, that of both ranks of each row too."""
+    s = Stepper.make(model().spec, model().weights(), 16, "bf16", CONTEXT, "groq3-lpx-32x8")
+    assert s.image.key.plan.tray == 8
+    tokens = tokens_of("moe", 20)
+    logits, _ = s.run(tokens, 4)
+    assert same_bits(logits, reference("moe", "bf16", tokens).logits)

@@ -135,6 +135,16 @@ def _name(s, pool, expert):
 
 
 @nb.njit(cache=True, error_model="numpy")
+def _registers(steps, chips, rows):
+    """Room for the expert registers that a step writes: [chips, token rows, ranks]."""
+    ranks = 0
+    for x in range(steps.shape[0]):
+        if steps[x, L_OP] == LATCH:
+            ranks = max(ranks, steps[x, L_X0])
+    return np.zeros((chips, rows, ranks), np.int64)
+
+
+@nb.njit(cache=True, error_model="numpy")
 def _latch(s, pool, expert):
     """Expert registers of token rows A0, A0 + 1, ...: the k ids of each event, which follow its k weights."""
     k = s[L_X0]
@@ -356,11 +366,7 @@ def run(
     a0 = np.empty(320, np.float32)
     scratch = np.empty(512, np.float32)
     ids = np.empty(160, np.int64)
-    ranks = 0
-    for x in range(steps.shape[0]):
-        if steps[x, L_OP] == LATCH:
-            ranks = max(ranks, steps[x, L_X0])
-    expert = np.zeros((pools.shape[0], token.size, ranks), np.int64)
+    expert = _registers(steps, pools.shape[0], token.size)
     turned = np.empty(max(64, token.size) * 320, np.float32)
     xs, wide = np.empty(max(64, token.size) * 320, np.int16), np.empty(320 * 320, np.float32)
     for x in range(steps.shape[0]):
