@@ -60,7 +60,7 @@ def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:  # noqa: C901, PL
             return max(a, b)
         case Op.PASS | Op.SPREAD | Op.BROADCAST | Op.NOISE:
             return LANES
-        case Op.MEAN_RSQRT | Op.LANE_SUM | Op.TILE_SCALE:
+        case Op.MEAN_RSQRT | Op.LANE_SUM | Op.TILE_SCALE | Op.ACCEPT:
             return 1
         case Op.LANE_ARGMAX | Op.PICK:
             return 2
@@ -94,7 +94,7 @@ def _read_lanes(op: int, row: list[int], demand: int) -> tuple[int, int]:  # noq
             return demand, 1
         case Op.MEAN_RSQRT | Op.BROADCAST:
             return 1, 0
-        case Op.PICK:
+        case Op.PICK | Op.ACCEPT:
             return 2, 0
         case Op.LANE_ARGMAX | Op.MERGE:
             return min(LANES, int(row[col.C_A0])), 0
@@ -141,7 +141,7 @@ def _events(row: list[int]) -> int:
     """Events of a row's result."""
     n, m, x0 = int(row[col.C_N]), int(row[col.C_M]), int(row[col.C_X0])
     op = int(row[col.C_OP])
-    if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK}:
+    if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK, Op.ACCEPT}:
         return m
     return x0 * m if op in {Op.TRANSPOSE, Op.SPREAD} else n * m
 

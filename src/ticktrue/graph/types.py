@@ -28,6 +28,7 @@ class NodeKind(StrEnum):
     LOGITS = "logits"
     GREEDY = "greedy"
     NOISE = "noise"
+    ACCEPT = "accept"
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ class Op(IntEnum):
     GELU_MUL = 33
     TILE_SCALE = 34
     QUANTISE = 35
+    ACCEPT = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.GELU_MUL, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
     (Op.TILE_SCALE, (Unit.SXM,), Kind.MAP, 1, "lane_reduce_cycles"),
     (Op.QUANTISE, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
+    (Op.ACCEPT, (Unit.VXM,), Kind.REDUCE, 1, "vxm_reduce_cycles"),
 )
 
 OPS: tuple[OpInfo, ...] = tuple(OpInfo(*row) for row in _ROWS)

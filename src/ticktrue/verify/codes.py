@@ -166,8 +166,8 @@ _ALL: tuple[Code, ...] = (
         "V122",
         "a register function where it is not legal",
         "GATHER takes TOKEN on weights, P_DIV and P_MOD on constants, LAST on scratch and inboxes; SCATTER takes KV; "
-        "no other op takes any. A register of a token exists only for t < T, and NOISE has at most as many rounds as the "
-        "step has rows of logits.",
+        "no other op takes any. A register of a token exists only for t < T, NOISE has at most as many rounds as the "
+        "step has rows of logits, and ACCEPT takes the tokens of slots that the step has.",
         "Correct the register function of the row. " + _COMPILE,
     ),
     Code(
