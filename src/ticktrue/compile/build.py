@@ -66,7 +66,9 @@ def _node(step: Step, node: Node) -> None:  # noqa: C901, PLR0912 - one arm per 
             head.logits(step, step.sharded.graph.logit_rows)
         case NodeKind.GREEDY:
             head.choose(step, step.sharded.graph.logit_rows)
-        case NodeKind.LAST_ROW | NodeKind.HEAD_NORM | NodeKind.LAYER_SCALAR | NodeKind.NOISE | NodeKind.ACCEPT:
+        case (
+            NodeKind.LAST_ROW | NodeKind.HEAD_NORM | NodeKind.LAYER_SCALAR | NodeKind.NOISE | NodeKind.ACCEPT
+        ):
             pass  # done by the final norm, by ROPE, by the residual, on the way to the choice, with it
 
 

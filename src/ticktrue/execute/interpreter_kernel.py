@@ -9,7 +9,14 @@ import numpy as np
 from ticktrue.execute import lower as lo
 from ticktrue.isa.ops import Dtype, Op, RegFn
 from ticktrue.kernels import attend, lanes, matmul, philox
-from ticktrue.kernels.bits import bf16_to_f32, e4m3_to_f32, f32_as_u32, f32_to_bf16_bits, f32_to_e4m3_bits, u32_as_f32
+from ticktrue.kernels.bits import (
+    bf16_to_f32,
+    e4m3_to_f32,
+    f32_as_u32,
+    f32_to_bf16_bits,
+    f32_to_e4m3_bits,
+    u32_as_f32,
+)
 
 F32, INT8, E4M3 = int(Dtype.F32), int(Dtype.INT8), int(Dtype.E4M3)
 (L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
@@ -320,7 +327,9 @@ def _accept(s, pool, token, last):
     for j in range(s[L_M]):
         first, slot, a = (s[L_A0] + j) * tokens, s[L_A0] + j, s[L_A] + j * s[L_N] * s[L_SA]
         count = 0
-        while count < last[slot] and f32_as_u32(pool[a + count * s[L_SA] + 1]) == np.uint32(token[first + count + 1]):
+        while count < last[slot] and f32_as_u32(pool[a + count * s[L_SA] + 1]) == np.uint32(
+            token[first + count + 1]
+        ):
             count += 1
         pool[s[L_O] + j * s[L_SO]] = u32_as_f32(np.uint32(count))
     _zero_rest(s, pool, s[L_M], s[L_LANES])

@@ -31,8 +31,8 @@ def draw_registers(
 class StepResult:
     """logits float32[rows, vocab] and next_token int64[rows]: a row per slot, or S * T where the kind gives all logits.
 
-    accept int64[S], only where the kind gives all logits: how many of a slot's tokens after its first are, from the first on, those
-    that the row before chose. next_token and accept are empty, int64[0], where the host samples.
+    accept int64[S], only where the kind gives all logits: how many of a slot's tokens after its first are, one after the other,
+    those that the row before chose. next_token and accept are empty, int64[0], where the host samples.
     """
 
     logits: npt.NDArray[np.float32]

@@ -136,7 +136,9 @@ class Speculation:
             of.prompt = list(prompt)
         while any(of.pos < len(of.prompt) for of in self._all):
             parts = [of.next_part(self._chunk) for of in self._all]
-            ends = [bool(p) and of.pos + len(p) == len(of.prompt) for p, of in zip(parts, self._all, strict=True)]
+            ends = [
+                bool(p) and of.pos + len(p) == len(of.prompt) for p, of in zip(parts, self._all, strict=True)
+            ]
             yield self._round(parts, ends, "last")
             self._settle(max_tokens, stop)
         while not all(of.done for of in self._all):
@@ -160,13 +162,21 @@ class Speculation:
         return found
 
     def _round(
-        self, parts: Sequence[list[int]], chooses: Sequence[bool], logits: str, stop: frozenset[int] = frozenset()
+        self,
+        parts: Sequence[list[int]],
+        chooses: Sequence[bool],
+        logits: str,
+        stop: frozenset[int] = frozenset(),
     ) -> Round:
         """One step of all slots. A slot that sits it out keeps its place: what its rows write lies beyond its pos."""
         wide = tokens_kind(max(map(len, parts)))
-        blocks = bucket(max(of.pos for of in self._all) + wide, image_blocks(self.limit, self._machine.image.key.t_max))
+        blocks = bucket(
+            max(of.pos for of in self._all) + wide, image_blocks(self.limit, self._machine.image.key.t_max)
+        )
         on_host = any(of.sampling.on_host for of, on in zip(self._all, chooses, strict=True) if on)
-        kind = StepKind(wide, len(parts), blocks, logits if wide > 1 else "last", "host" if on_host else "chip")
+        kind = StepKind(
+            wide, len(parts), blocks, logits if wide > 1 else "last", "host" if on_host else "chip"
+        )
         timetable = self._timetable(kind)
         draws = [GREEDY if on_host else of.sampling.draw for of in self._all]
         result = self._machine.batch(timetable, parts, [of.pos for of in self._all], draws)
@@ -180,7 +190,9 @@ class Speculation:
             of.pos += end if logits == "all" else len(part)
         return Round(timetable, tuple(steps))
 
-    def _drawn(self, kind: StepKind, result: StepResult, slot: int, draft: Sequence[int]) -> tuple[Drawn, ...]:
+    def _drawn(
+        self, kind: StepKind, result: StepResult, slot: int, draft: Sequence[int]
+    ) -> tuple[Drawn, ...]:
         """The tokens that the accepted rows of a slot choose, and the one after them."""
         first = slot * (kind.tokens if kind.logits == "all" else 1)
         if kind.sampler == "chip":

@@ -134,7 +134,7 @@ def output_records(image: Image) -> dict[str, int]:
 
 
 def output_names(kind: StepKind) -> tuple[str, ...]:
-    """What a step leaves for the host: logits; tokens where the chips choose; counts of accepted ones where every row has logits."""
+    """What a step leaves for the host: logits; tokens where the chips choose; accepted ones where every row has logits."""
     if kind.sampler != "chip":
         return ("logits",)
     return ("logits", "next_token", "accept") if kind.logits == "all" else ("logits", "next_token")

@@ -1,4 +1,4 @@
-"""Speculation never changes a token: whatever a drafter says, tokens and the logits at accepted positions are those of plain decoding.
+"""Speculation never changes a token: whatever a drafter says, tokens and logits at accepted positions are plain decoding's.
 
 The drafters are synthetic: always right, always wrong, and mixtures of every length. What is refused leaves K and V beyond pos;
 that nothing of it is ever seen, in a ring that wraps too, is shown by overwriting it after every step.
@@ -20,7 +20,7 @@ from ticktrue.execute import Machine, StepResult
 from ticktrue.generate import Drafter, Round, Sampling, Session, Speculation
 from ticktrue.isa import Draw
 from ticktrue.model import load_model
-from ticktrue.program import Packing, Timetable
+from ticktrue.program import Packing, StepKind, Timetable
 
 T_MAX = 8
 PLAIN = {"greedy": Sampling(), "drawn": Sampling(0.8, 0xFEDCBA9876543210, 2)}
@@ -104,7 +104,9 @@ def run(
     return made, out
 
 
-def bits_differ(rounds: list[tuple[Round, StepResult]], slot: int, logits: dict[int, np.ndarray]) -> list[int]:
+def bits_differ(
+    rounds: list[tuple[Round, StepResult]], slot: int, logits: dict[int, np.ndarray]
+) -> list[int]:
     """Positions whose logits, at the rows that were kept, are not bit for bit those of plain decoding."""
     found = []
     for step, result in rounds:
@@ -167,7 +169,9 @@ def test_it_stops_at_a_stop_token_inside_a_draft() -> None:
 def test_the_hosts_sampler_speculates_too() -> None:
     s, prompt, count = stepper("llama", 3), tuple(range(30, 50)), 12
     settings = Sampling(0.8, 77, 1, top_k=40, repetition_penalty=1.3, frequency_penalty=0.2)
-    steps = Session(Recorder(s), s.timetable, chunk=T_MAX, sampling=settings).generate(prompt, count, frozenset())
+    steps = Session(Recorder(s), s.timetable, chunk=T_MAX, sampling=settings).generate(
+        prompt, count, frozenset()
+    )
     tokens = tuple(x.chosen for x in steps if x.pos + x.taken >= len(prompt))
     for name, drafter in DRAFTERS.items():
         made = Speculation(Recorder(s), s.timetable, [drafter(prompt, tokens)], samplings=[settings])
@@ -236,7 +240,9 @@ def test_slots_accept_each_their_own(chips: int, how: str) -> None:
     s, count = stepper("llama", chips, 3), 20
     prompts = [tuple(range(40, 95)), tuple(range(7)), tuple(range(200, 222))]
     plains = [plain("llama", chips, how, p, count) for p in prompts]
-    drafters = [d(p, tokens) for d, p, (tokens, _) in zip((mixed(1), wrong, right), prompts, plains, strict=True)]
+    drafters = [
+        d(p, tokens) for d, p, (tokens, _) in zip((mixed(1), wrong, right), prompts, plains, strict=True)
+    ]
     made, rounds = run(s, drafters, prompts, how, count)
     for slot, (tokens, logits) in enumerate(plains):
         assert made.output(slot) == tokens
@@ -254,7 +260,7 @@ def test_accept_counts_valid_tokens_only() -> None:
     chain = [*prompt, *tokens]
     list(Speculation(machine, s.timetable, [right(prompt, tokens)] * 3).generate([prompt] * 3, 1))
     kind = _all(8, 3)
-    bad = chain[20:24] + [chain[24] ^ 1] + chain[25:28]
+    bad = [*chain[20:24], chain[24] ^ 1, *chain[25:28]]
     for parts, expected in (
         ([chain[20:28], chain[20:22], []], [7, 1, 0]),
         ([bad, chain[20:21], chain[20:27]], [3, 0, 6]),
@@ -265,9 +271,7 @@ def test_accept_counts_valid_tokens_only() -> None:
     assert machine.batch(s.timetable(_all(1, 3)), [[5]] * 3, [20] * 3).accept.tolist() == [0] * 3
 
 
-def _all(tokens: int, slots: int):  # noqa: ANN202 - a StepKind
-    from ticktrue.program import StepKind
-
+def _all(tokens: int, slots: int) -> StepKind:
     return StepKind(tokens, slots, 1, "all", "chip")
 
 
