@@ -421,7 +421,7 @@ def greedy(logits, tag_argmax):
 
 @nb.njit(cache=True)
 def accept(chosen, tag_accept):
-    """Row 23b: accept[S] of chosen[S, T]; 0 where a slot has one token and nothing to compare."""
+    """accept[S] of chosen[S, T], against tokens that have no value; 0 where a slot has one token and nothing to compare."""
     slots, tokens = chosen.shape
     out = np.zeros(slots, np.uint64)
     for s in range(slots):
