@@ -41,6 +41,8 @@ def build_layers(
     outputs: tuple[Output, ...] = (Output("logits", writer.index["logits"], 0, n, s.logits.beats),)
     if sharded.graph.kind.sampler == "chip":
         outputs += (Output("next_token", writer.index["next"], 0, n, 1),)
+        if sharded.graph.kind.logits == "all":
+            outputs += (Output("accept", writer.index["accept"], 0, s.slots, 1),)
     timetable = Timetable(
         kind=sharded.graph.kind, scratch=scratch, templates=templates, template_start=start, chains=chains, rows=values,
         labels=tuple(writer.labels), outputs=outputs, loops=(), duration=0, dataflow="",
@@ -86,8 +88,10 @@ def _node(step: Step, node: Node) -> None:  # noqa: C901, PLR0912 - one arm per 
             head.logits(step, step.sharded.graph.logit_rows)
         case NodeKind.GREEDY:
             head.choose(step, step.sharded.graph.logit_rows)
-        case NodeKind.LAST_ROW | NodeKind.HEAD_NORM | NodeKind.LAYER_SCALAR | NodeKind.NOISE:
-            pass  # done by the final norm, by ROPE, by the residual, on the way to the choice
+        case (
+            NodeKind.LAST_ROW | NodeKind.HEAD_NORM | NodeKind.LAYER_SCALAR | NodeKind.NOISE | NodeKind.ACCEPT
+        ):
+            pass  # done by the final norm, by ROPE, by the residual, on the way to the choice, with it
 
 
 def _attending(step: Step, layer: int) -> attention.Attending:

@@ -29,9 +29,8 @@ class Progress:
 
 
 def progress(n: int, m: int = 1, *, p: int = 1, q: int = 0) -> Progress:
-    """A canonical progression: p = 0 for n = 1, q = 0 for m = 1, q at least n * p."""
-    p = p if n > 1 else 0
-    return Progress(n, p, m, max(q, n * max(p, 1)) if m > 1 else 0)
+    """A canonical progression: p = 0 for n = 1, q = 0 for m = 1, q at least n * p: single events are p apart as well."""
+    return Progress(n, p if n > 1 else 0, m, max(q, n * max(p, 1)) if m > 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)

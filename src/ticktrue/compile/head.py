@@ -28,7 +28,10 @@ def logits(step: Step, rows: int) -> None:
 
 
 def choose(step: Step, rows: int) -> None:
-    """next[row]: largest z, then lowest index, over all chips; z = logit / temperature + noise, or the logit itself at 0."""
+    """next[row]: largest z, then lowest index, over all chips; z = logit / temperature + noise, or the logit itself at 0.
+
+    Where every token row has logits, also accept[slot]: how many proposed tokens were the ones chosen.
+    """
     s, g = step.s, step.sharded.plan.chips
     c = step.chain("greedy.local")
     beats = s.logits.beats
@@ -42,8 +45,13 @@ def choose(step: Step, rows: int) -> None:
     c.end()
     cut = Cut(g, 1, Dtype.F32, 1, 1)
     exchange(step, "greedy", (step.at("cand", 0, 1), step.at("in.winner", 0, 1)), cut, rows, col.PATTERN_ALL)
-    c = step.chain("greedy.pick")
-    pr = progress(g, rows) if rows > 1 else progress(g)
-    x = c.load(step.at("in.winner", 0, s.rows, 1), pr, Dtype.F32, 1)
-    c.store(c.op(Op.PICK, x), step.at("next", 0, 1), Dtype.F32, 1)
-    c.end()
+    each = s.tokens if step.sharded.graph.kind.logits == "all" else rows  # ACCEPT folds the rows of one slot
+    for slot in range(rows // each):
+        c = step.chain(f"greedy.pick[{slot}]" if rows > each else "greedy.pick")
+        pr = progress(g, each) if each > 1 else progress(g)
+        x = c.load(step.at("in.winner", slot * each, s.rows, 1), pr, Dtype.F32, 1)
+        best = c.op(Op.PICK, x)
+        c.store(best, step.at("next", slot * each, 1), Dtype.F32, 1)
+        if step.sharded.graph.kind.logits == "all":
+            c.store(c.op(Op.ACCEPT, best, a=(slot,)), step.at("accept", slot), Dtype.F32, 1)
+        c.end()

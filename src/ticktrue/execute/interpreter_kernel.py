@@ -34,7 +34,7 @@ TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
 SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
 TILE_SCALE, QUANTISE = int(Op.TILE_SCALE), int(Op.QUANTISE)
-NOISE = int(Op.NOISE)
+NOISE, ACCEPT = int(Op.NOISE), int(Op.ACCEPT)
 TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.TOKEN),
@@ -354,6 +354,21 @@ def _noise(s, pool, rank, position, last, temperature, draw):
     _zero_rest(s, pool, s[L_N] * s[L_M], s[L_LANES])
 
 
+@nb.njit(cache=True, error_model="numpy")
+def _accept(s, pool, token, last):
+    """ACCEPT: how many leading rows of slot A0 + j chose the token that the slot's next row brings."""
+    tokens = token.size // last.size
+    for j in range(s[L_M]):
+        first, slot, a = (s[L_A0] + j) * tokens, s[L_A0] + j, s[L_A] + j * s[L_N] * s[L_SA]
+        count = 0
+        while count < last[slot] and f32_as_u32(pool[a + count * s[L_SA] + 1]) == np.uint32(
+            token[first + count + 1]
+        ):
+            count += 1
+        pool[s[L_O] + j * s[L_SO]] = u32_as_f32(np.uint32(count))
+    _zero_rest(s, pool, s[L_M], s[L_LANES])
+
+
 @nb.njit(cache=True, error_model="numpy", nogil=True)
 def run(
     steps, address, peer, table, words, floats, octets, pools, token, position, last, cp, temperature, draw
@@ -412,5 +427,7 @@ def run(
                 _reshape(s, pool)
             elif op == NOISE:
                 _noise(s, pool, table[chip, s[L_PATTERN]], position, last, temperature, draw)
+            elif op == ACCEPT:
+                _accept(s, pool, token, last)
             else:
                 _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, position, scratch, ids)

@@ -179,9 +179,21 @@ class Literal:
             rank = self._image.key.plan.rank(row[col.C_PATTERN], chip)
             parts = a.reshape(row[col.C_M], row[col.C_N], -1)
             return np.stack([_reduce(row, p, rank) for p in parts])[None]
+        if op == Op.ACCEPT:
+            parts = a.reshape(row[col.C_M], row[col.C_N], -1)
+            return np.stack([self._accept(row[col.C_A0] + j, p) for j, p in enumerate(parts)])[None]
         if op in {Op.TRANSPOSE, Op.SPREAD}:
             return np.stack([_reshape(op, x0, p) for p in a])
         return self._map(chip, row, a, b)
+
+    def _accept(self, slot: int, events: F32) -> F32:
+        t = self._kind.tokens
+        given = self._token[slot * t + 1 : slot * t + 1 + self._last[slot]]
+        chosen = events[:, 1].view(np.int32).tolist()
+        equal = [a == b for a, b in zip(chosen, given, strict=False)]
+        out = np.zeros(LANES, dtype=np.float32)
+        out[0] = np.int32([*equal, False].index(False)).view(np.float32)
+        return out
 
     def _map(self, chip: int, row: list[int], a: F32, b: F32) -> F32:  # noqa: C901, PLR0912, PLR0915 - one arm per op
         d, half = row[col.C_X0], row[col.C_X0] // 2

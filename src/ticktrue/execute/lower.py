@@ -62,7 +62,7 @@ def _lanes_of(op: int, row: list[int], a: int, b: int) -> int:  # noqa: C901, PL
             return max(a, b)
         case Op.PASS | Op.SPREAD | Op.BROADCAST | Op.NOISE:
             return LANES
-        case Op.MEAN_RSQRT | Op.LANE_SUM | Op.TILE_SCALE:
+        case Op.MEAN_RSQRT | Op.LANE_SUM | Op.TILE_SCALE | Op.ACCEPT:
             return 1
         case Op.LANE_ARGMAX | Op.PICK:
             return 2
@@ -98,7 +98,7 @@ def _read_lanes(op: int, row: list[int], demand: int) -> tuple[int, int]:  # noq
             return demand, 1
         case Op.MEAN_RSQRT | Op.BROADCAST:
             return 1, 0
-        case Op.PICK:
+        case Op.PICK | Op.ACCEPT:
             return 2, 0
         case Op.LATCH:
             return LANES, 0
@@ -147,7 +147,7 @@ def _events(row: list[int]) -> int:
     """Events of a row's result."""
     n, m, x0 = int(row[col.C_N]), int(row[col.C_M]), int(row[col.C_X0])
     op = int(row[col.C_OP])
-    if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK, Op.TOPK}:
+    if op in {Op.MAX, Op.FOLD, Op.MERGE, Op.LANE_SUM, Op.LANE_ARGMAX, Op.PICK, Op.TOPK, Op.ACCEPT}:
         return m
     return x0 * m if op in {Op.TRANSPOSE, Op.SPREAD} else n * m
 

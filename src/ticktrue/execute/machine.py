@@ -31,11 +31,13 @@ def draw_registers(
 class StepResult:
     """logits float32[rows, vocab] and next_token int64[rows]: a row per slot, or S * T where the kind gives all logits.
 
-    next_token is empty, int64[0], where the host samples.
+    accept int64[S], only where the kind gives all logits: how many of a slot's tokens after its first are, one after the other,
+    those that the row before chose. next_token and accept are empty, int64[0], where the host samples.
     """
 
     logits: npt.NDArray[np.float32]
     next_token: npt.NDArray[np.int64]
+    accept: npt.NDArray[np.int64]
 
 
 class Machine:
@@ -119,7 +121,7 @@ class Machine:
     def _result(self, timetable: Timetable) -> StepResult:
         regions = class_regions(self.image, timetable)
         outputs = {o.name: o for o in timetable.outputs}
-        out, chosen = outputs["logits"], outputs.get("next_token")
+        out = outputs["logits"]
         vocab, chips = self.image.key.vocab, self.image.key.plan.chips
         shard = -(-vocab // chips)
         logits = np.zeros((out.rows, chips * shard), dtype=np.float32)
@@ -128,12 +130,18 @@ class Machine:
             raw = self.memory.floats[at * 80 : (at + out.vectors * out.rows * 4) * 80]
             beats = raw.reshape(out.vectors, out.rows, 320).transpose(1, 0, 2).reshape(out.rows, -1)
             logits[:, chip * shard : (chip + 1) * shard] = beats[:, :shard]
-        winner = np.zeros(0, dtype=np.int64)
-        if chosen is not None:
-            at = self.memory.vector(0, regions[chosen.region]) + chosen.base
-            words = self.memory.words.view(np.int32)
-            winner = words[at * 80 : (at + chosen.rows) * 80].reshape(chosen.rows, 80)[:, 1].astype(np.int64)
         if not np.isfinite(logits[:, :vocab]).all():
             raise InputError("a logit is not finite", code="T364", where=self.image.key.model,
                              hint="check the weights; the run stops here")  # fmt: skip
-        return StepResult(logits[:, :vocab].copy(), winner)
+        chosen, accepted = (self._lane(timetable, *which) for which in (("next_token", 1), ("accept", 0)))
+        return StepResult(logits[:, :vocab].copy(), chosen, accepted)
+
+    def _lane(self, timetable: Timetable, name: str, lane: int) -> npt.NDArray[np.int64]:
+        """One lane of each vector of an output of chip 0, as integers; none where the timetable has no such output."""
+        output = next((o for o in timetable.outputs if o.name == name), None)
+        if output is None:
+            return np.zeros(0, dtype=np.int64)
+        region = class_regions(self.image, timetable)[output.region]
+        at = self.memory.vector(0, region) + output.base
+        words = self.memory.words.view(np.int32)[at * 80 : (at + output.rows) * 80]
+        return words.reshape(output.rows, 80)[:, lane].astype(np.int64)

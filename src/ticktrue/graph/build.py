@@ -135,5 +135,7 @@ def build_graph(
     logits = b.add(NodeKind.LOGITS, "logits", (h,), spec.vocab, tensor="lm_head")
     if kind.sampler == "chip":
         z = b.add(NodeKind.NOISE, "noise", (logits,), spec.vocab)
-        b.add(NodeKind.GREEDY, "greedy", (z,), 1)
+        chosen = b.add(NodeKind.GREEDY, "greedy", (z,), 1)
+        if kind.logits == "all":
+            b.add(NodeKind.ACCEPT, "accept", (chosen,), 1)
     return Graph(spec, kind, fmt, tuple(b.nodes), rings or (0,) * len(spec.kinds), kv)

@@ -62,7 +62,7 @@ def joined(parts: tuple[Part, ...]) -> str:
 
 
 def graph_parts(graph: Graph) -> tuple[Part, ...]:
-    """Logits, next_token (where the chips choose it), then K and V of each layer: what the digest covers, one sha256 each."""
+    """Logits, next_token (where the chips choose it), accept (of all rows), then K and V of each layer: one sha256 each."""
     walk = _Walk(graph)
     for node in graph.nodes:
         walk.visit(node)
@@ -115,6 +115,7 @@ class _Walk:
             NodeKind.LAYER_SCALAR: self._layer_scalar, NodeKind.LAST_ROW: self._last_row, NodeKind.LOGITS: self._logits,
             NodeKind.NOISE: self._noise, NodeKind.GREEDY: self._greedy, NodeKind.ROUTER: self._route,
             NodeKind.EXPERTS: self._experts,
+            NodeKind.ACCEPT: self._accept,
         }  # fmt: skip
         rule = rules.get(node.kind)
         if rule is None:
@@ -196,6 +197,11 @@ class _Walk:
         chosen = _array(kernel.greedy(logits, tag("ARGMAX")))
         self._ends["next_token"] = _part("next_token", chosen)
         return chosen
+
+    def _accept(self, _: Node, chosen: Hashes) -> Hashes:
+        accepted = _array(kernel.accept(chosen.reshape(self._kind.slots, self._kind.tokens), tag("ACCEPT")))
+        self._ends["accept"] = _part("accept", accepted)
+        return accepted
 
     @staticmethod
     def _tag_of(function: int) -> np.uint64:

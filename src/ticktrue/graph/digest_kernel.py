@@ -420,6 +420,20 @@ def greedy(logits, tag_argmax):
 
 
 @nb.njit(cache=True)
+def accept(chosen, tag_accept):
+    """accept[S] of chosen[S, T], against tokens that have no value; 0 where a slot has one token and nothing to compare."""
+    slots, tokens = chosen.shape
+    out = np.zeros(slots, np.uint64)
+    for s in range(slots):
+        total = ZERO
+        for t in range(tokens - 1):
+            total += mix(U(s * tokens + t + 1), chosen[s, t])
+        if tokens > 1:
+            out[s] = mix(tag_accept, total)
+    return out
+
+
+@nb.njit(cache=True)
 def noise(logits, one_of_many, tag_noise):
     """Row 24: z[rows, vocab]; row t is named t + 1, or t * 2^32 where any of several tokens may be the last valid one."""
     out = np.empty_like(logits)

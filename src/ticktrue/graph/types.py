@@ -30,6 +30,7 @@ class NodeKind(StrEnum):
     NOISE = "noise"
     ROUTER = "router"
     EXPERTS = "experts"
+    ACCEPT = "accept"
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,7 @@ class Op(IntEnum):
     QUANTISE = 35
     TOPK = 36
     LATCH = 37
+    ACCEPT = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,7 @@ _ROWS: tuple[tuple[Op, tuple[Unit, ...], Kind, int, str], ...] = (
     (Op.QUANTISE, (Unit.VXM,), Kind.MAP, 2, "vxm_func_cycles"),
     (Op.TOPK, (Unit.SXM,), Kind.REDUCE, 1, "topk_cycles"),
     (Op.LATCH, (Unit.SXM,), Kind.SINK, 1, "register_write_cycles"),
+    (Op.ACCEPT, (Unit.VXM,), Kind.REDUCE, 1, "vxm_reduce_cycles"),
 )
 
 OPS: tuple[OpInfo, ...] = tuple(OpInfo(*row) for row in _ROWS)

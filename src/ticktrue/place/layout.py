@@ -205,5 +205,6 @@ def scratch_slots(s: Shapes, phases: tuple[Phase, ...], plan: Plan, logit_rows: 
         out += _attention_slots(attention, n, plan)
     out += [
         Slot("logits", SCORE, 4 * logit_rows, s.logits.beats), Slot("cand", X, logit_rows, 1), Slot("next", X, logit_rows, 1),
+        Slot("accept", X, s.slots, 1),
     ]  # fmt: skip
     return out

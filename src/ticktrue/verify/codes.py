@@ -180,7 +180,8 @@ _ALL: tuple[Code, ...] = (
         "a register function where it is not legal",
         "GATHER takes TOKEN and EXPERT on weights, P_DIV and P_MOD on constants, LAST on scratch and inboxes; SCATTER "
         "takes KV; no other op takes any. A register of a token exists only for t < T, one of an expert also only for a "
-        "rank that some LATCH writes, and NOISE has at most as many rounds as the step has rows of logits.",
+        "rank that some LATCH writes, NOISE has at most as many rounds as the step has rows of logits, "
+        "and ACCEPT takes the tokens of slots that the step has.",
         "Correct the register function of the row. " + _COMPILE,
     ),
     Code(

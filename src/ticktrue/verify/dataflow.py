@@ -18,6 +18,7 @@ from ticktrue.program import columns as col
 from ticktrue.program.hashing import BAD, base, mix, tag
 from ticktrue.verify import dataflow_kernel, dataflow_memory_kernel, dataflow_plan_kernel
 from ticktrue.verify.dataflow_memory import BLOCK, Hashes, Int64, Memory, memory_of
+from ticktrue.verify.shape import output_names
 from ticktrue.verify.verdict import Violation
 
 WIDE = 320  # elements of the widest vector
@@ -83,12 +84,13 @@ def joined(parts: tuple[Part, ...]) -> str:
 
 
 def rows_parts(program: Program, timetable: Timetable, system: System) -> tuple[Part, ...]:
-    """Logits, next_token (where the chips choose it), then K and V of each layer: what the digest covers, one sha256 each."""
+    """Logits, next_token (where the chips choose it), accept (of all rows), then K and V of each layer: one sha256 each."""
     flat = expand(program.image, timetable, system)
     memory = memory_of(program.image, timetable, flat.table)
     _evaluate(flat, memory)
     parts = [_logits(program.image, timetable, memory)]
     parts += [_next_token(timetable, memory)] if timetable.kind.sampler == "chip" else []
+    parts += [_accept(timetable, memory)] if output_names(timetable.kind)[-1] == "accept" else []
     parts += _state(program.image, timetable, memory)
     if memory.stray[0]:  # something was written that no part shows
         parts.append(Part("stray", str(int(memory.stray[0]))))
@@ -178,18 +180,28 @@ def _logits(image: Image, timetable: Timetable, memory: Memory) -> Part:
 
 def _next_token(timetable: Timetable, memory: Memory) -> Part:
     """Lane 1 of row t's vector: the same on every chip."""
-    output = next((o for o in timetable.outputs if o.name == "next_token"), None)
-    rows = _logit_rows(timetable)
+    return _replicated(timetable, memory, ("next_token", _logit_rows(timetable), 1))
+
+
+def _accept(timetable: Timetable, memory: Memory) -> Part:
+    """Lane 0 of each slot's vector: the same on every chip."""
+    return _replicated(timetable, memory, ("accept", timetable.kind.slots, 0))
+
+
+def _replicated(timetable: Timetable, memory: Memory, what: tuple[str, int, int]) -> Part:
+    """One lane of each vector of an output that every chip has. what = (name, rows, lane)."""
+    name, rows, lane = what
+    output = next((o for o in timetable.outputs if o.name == name), None)
     if output is None or output.rows != rows or not _is_region(memory, output.region):
-        return Part("next_token", "missing")
+        return Part(name, "missing")
     out = np.zeros(rows, np.uint64)
     for row in range(rows):
         found = [
-            int(_lanes(memory, (chip, output.region, output.base + row), 1, 2)[1])
+            int(_lanes(memory, (chip, output.region, output.base + row), 1, 2)[lane])
             for chip in range(len(memory.cells))
         ]
         out[row] = found[0] if len(set(found)) == 1 else mix(np.uint64(found[0]), BAD)
-    return _part("next_token", out)
+    return _part(name, out)
 
 
 def _logit_rows(timetable: Timetable) -> int:

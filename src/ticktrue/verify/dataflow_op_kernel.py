@@ -6,6 +6,7 @@ A beat is an array of its first lanes; lanes beyond its end are exact zeros. `vi
 from ticktrue.program import columns as col
 from ticktrue.program.hashing import BAD, SENTINEL, ZERO, U, add, mix, product
 from ticktrue.verify.dataflow_plan_kernel import (
+    ACCEPT,
     ADD,
     BF16,
     BROADCAST,
@@ -31,6 +32,7 @@ from ticktrue.verify.dataflow_plan_kernel import (
     SCALE,
     SILU_MUL,
     SOFTCAP,
+    T_ACCEPT,
     T_ARGMAX,
     T_CMUL_C,
     T_CMUL_S,
@@ -297,6 +299,17 @@ def _pick(tags, beats, out):
 
 
 @inner
+def _accept(tags, slot, beats, out):
+    """Row t of a slot against the token that row t + 1 brings: the register has no value, the row names it."""
+    total, tokens = ZERO, beats.shape[0]
+    for t in range(tokens - 1):
+        chosen = beats[t, 1] if beats.shape[1] > 1 else ZERO
+        total += mix(U(slot * tokens + t + 1), chosen)
+    if tokens > 1:
+        out[0] = mix(tags[T_ACCEPT], total)
+
+
+@inner
 def reduce_one(tags, row, rank, view, j, out):
     """Result j of an op that folds i: its n events follow each other in the operand's buffer."""
     pool, start, lanes = view
@@ -328,6 +341,8 @@ def reduce_one(tags, row, rank, view, j, out):
         _pick(tags, beats, out)
     elif op == TOPK:
         _topk(tags, row, beats, out)
+    elif op == ACCEPT:
+        _accept(tags, row[col.C_A0] + j, beats, out)
 
 
 @inner

@@ -19,7 +19,7 @@ TRANSPOSE, SPREAD, BROADCAST, INSERT = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op
 LANE_SUM, LANE_ARGMAX, PICK = int(Op.LANE_SUM), int(Op.LANE_ARGMAX), int(Op.PICK)
 SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
 TILE_SCALE, QUANTISE = int(Op.TILE_SCALE), int(Op.QUANTISE)
-NOISE = int(Op.NOISE)
+NOISE, ACCEPT = int(Op.NOISE), int(Op.ACCEPT)
 TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 
 inner = nb.njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -32,7 +32,7 @@ BF16, F32, INT8, E4M3 = 0, 1, 2, 3
 TAG_NAMES = (
     "CONVERT", "SCALE", "LANE_SUM", "MEAN_RSQRT", "CMUL_C", "CMUL_S", "ROPE_1", "ROPE_2", "MASK", "MAX",
     "EXP", "COMBINE", "DIVIDE", "SILU_MUL", "SCATTER", "ARGMAX", "PASS", "NARROW", "NOISE", "SOFTCAP", "GELU_MUL",
-    "TILE_SCALE", "QUANTISE", "TOPK",
+    "TILE_SCALE", "QUANTISE", "TOPK", "ACCEPT",
 )  # fmt: skip
 (
     T_CONVERT,
@@ -59,8 +59,9 @@ TAG_NAMES = (
     T_TILE_SCALE,
     T_QUANTISE,
     T_TOPK,
+    T_ACCEPT,
     T_ONE,
-) = range(25)
+) = range(26)
 
 (
     S_RANK,  # place in the evaluation order
@@ -153,7 +154,7 @@ def _attributes_ok(row):
         return a0 > 0 and a2 >= 0
     if op == TOPK:
         return 0 < x0 <= LANES // 2 and a0 > 0
-    if op == LATCH:
+    if op == LATCH or op == ACCEPT:
         return a0 >= 0
     return True
 
@@ -165,7 +166,7 @@ def _events(row):
     if op == STORE or op == SCATTER or op == INSTALL or op == LATCH:
         return 0
     reduce = op == MAX or op == FOLD or op == MERGE or op == LANE_SUM or op == LANE_ARGMAX or op == PICK
-    reduce = reduce or op == TOPK
+    reduce = reduce or op == TOPK or op == ACCEPT
     if reduce:
         return m
     return row[col.C_X0] * m if op == TRANSPOSE or op == SPREAD else n * m
@@ -237,7 +238,7 @@ def _active(rows, stat, r):
         return row[col.C_A3]
     if op == TRANSPOSE:
         return row[col.C_N]
-    if op == LANE_SUM or op == TILE_SCALE:
+    if op == LANE_SUM or op == TILE_SCALE or op == ACCEPT:
         return 1
     if op == TOPK:
         return 2 * x0
@@ -295,7 +296,7 @@ def _need(rows, stat, r, i):
         return 0, 1
     if op == INSERT:
         return (x0, x0 + 1) if i == 1 else (low, high)
-    if op == PICK:
+    if op == PICK or op == ACCEPT:
         return 0, 2
     if op == LATCH:
         return 0, 2 * rows[row[col.C_S0], col.C_X0]

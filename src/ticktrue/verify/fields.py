@@ -23,6 +23,7 @@ _A = {
     Op.SCATTER: 2,
     Op.TOPK: 1,
     Op.LATCH: 1,
+    Op.ACCEPT: 1,
 }
 _WIDTH = {Op.LOAD, Op.GATHER, Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL}
 _EIGHT = {Op.TILE_SCALE, Op.QUANTISE}
@@ -41,6 +42,7 @@ def check_fields(s: Stored, findings: Findings) -> None:
     _ports(s, findings)
     _widths(s, findings)
     _noise(s, findings)
+    _accept(s, findings)
     _attributes(s, findings)
     _install(s, findings)
 
@@ -193,6 +195,18 @@ def _noise(s: Stored, findings: Findings) -> None:
     s.each(
         findings, "V122", noise & (m > rows), f"takes the registers of row {{}} of a step of {rows}", m - 1
     )
+
+
+def _accept(s: Stored, findings: Findings) -> None:
+    """ACCEPT folds all rows of a slot, and compares them with the tokens of slots that the step has."""
+    n, m, first, kind = s.t[:, col.T_N], s.t[:, col.T_M], s.v[:, col.V_A0], s.timetable.kind
+    accept = s.op == Op.ACCEPT
+    text = f"expected the {kind.tokens} rows of a slot (n), found {{}}"
+    s.each(findings, "V112", accept & (n != kind.tokens), text, n)
+    last = first + m - 1
+    text = f"takes the tokens of slot {{}} of a step of {kind.slots}"
+    s.each(findings, "V122", accept & (first < 0), text, first)
+    s.each(findings, "V122", accept & (first >= 0) & (last >= kind.slots), text, last)
 
 
 def _attributes(s: Stored, findings: Findings) -> None:

@@ -25,7 +25,7 @@ MAX_EVENTS = 1 << 24
 MAX_WIDTH = 1 << 12
 """Greatest vectors of one event: a float32 tile has 1,280."""
 BLOCK_LIMIT = 1 << 20
-OUTPUT_VECTORS = {"logits": 4, "next_token": 1}
+OUTPUT_VECTORS = {"logits": 4, "next_token": 1, "accept": 1}
 """What the host reads after a step, by name: vectors of one record. Records are ordered [record of a row][row]."""
 LOGITS = ("last", "all")
 SAMPLERS = ("chip", "host")
@@ -131,14 +131,23 @@ def _scratch(image: Image, timetable: Timetable, system: System, findings: Findi
 
 
 def output_records(image: Image) -> dict[str, int]:
-    """Records of a row of each output: the beats of a chip's shard of the logits; one (value, column) pair."""
-    return {"logits": ceil_div(ceil_div(image.key.vocab, image.key.plan.chips), LANES), "next_token": 1}
+    """Records of a row of each output: the beats of a chip's shard of the logits; one (value, column) pair; one count."""
+    beats = ceil_div(ceil_div(image.key.vocab, image.key.plan.chips), LANES)
+    return {"logits": beats, "next_token": 1, "accept": 1}
+
+
+def output_names(kind: StepKind) -> tuple[str, ...]:
+    """What a step leaves for the host: logits; tokens where the chips choose; accepted ones where every row has logits."""
+    if kind.sampler != "chip":
+        return ("logits",)
+    return ("logits", "next_token", "accept") if kind.logits == "all" else ("logits", "next_token")
 
 
 def _outputs(image: Image, timetable: Timetable, findings: Findings) -> None:
     regions, where, kind = class_regions(image, timetable), timetable.kind.label(), timetable.kind
-    rows = kind.slots * (kind.tokens if kind.logits == "all" else 1)
+    of_logits = kind.slots * (kind.tokens if kind.logits == "all" else 1)
     for o in timetable.outputs:
+        rows = kind.slots if o.name == "accept" else of_logits
         place = f"{where}, output {o.name}"
         if not all(whole(x, 0) for x in (o.region, o.base, o.rows, o.vectors)) or o.region >= len(regions):
             findings.field("V112", place, f"expected a region below {len(regions)}, found {o.region!r}")
@@ -159,7 +168,7 @@ def _outputs(image: Image, timetable: Timetable, findings: Findings) -> None:
                 f"{o.rows} x {o.vectors} records end beyond region {r.name} of {r.vectors:_} vectors",
             )
     names = sorted(o.name for o in timetable.outputs)
-    expected = list(OUTPUT_VECTORS) if kind.sampler == "chip" else ["logits"]
+    expected = output_names(kind)
     if names != sorted(expected):
         findings.field(
             "V100", f"{where}, outputs", f"expected {', '.join(expected)}, found {', '.join(names)}"

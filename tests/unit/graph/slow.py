@@ -156,6 +156,11 @@ def noise(columns, row):
     return {n: mix(mix(tag("NOISE"), n + 1), mix(row, x)) for n, x in columns.items()}
 
 
+def accept(chosen, slot):
+    compared = total(mix(slot * len(chosen) + t + 1, c) for t, c in enumerate(chosen[:-1]))
+    return mix(tag("ACCEPT"), compared) if len(chosen) > 1 else 0
+
+
 def argmax(columns):
     """(lane 0, lane 1) over column -> value."""
     s = total(mix(n + 1, x) for n, x in columns.items())
@@ -327,6 +332,8 @@ class Slow:
         any_row = self.kind.logits == "last" and tokens > 1
         z = [noise(dict(enumerate(row)), 0 if any_row else t + 1) for t, row in enumerate(logits)]
         chosen = [("next_token", [[argmax(row)[1]] for row in z])] if self.kind.sampler == "chip" else []
+        if chosen and self.kind.logits == "all":  # row t against the token of row t + 1, which has no value
+            chosen.append(("accept", [[accept([row[0] for row in chosen[0][1]], 0)]]))
         return tuple((name, sha(rows)) for name, rows in [("logits", logits), *chosen, *state])
 
 
