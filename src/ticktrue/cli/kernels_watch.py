@@ -8,6 +8,9 @@ from numba.core import event
 
 from ticktrue.cli.output import Terminal
 
+WORTH_A_WORD = 4
+"""Kernels after which it is said: another model may ask for one or two more forms of a kernel, a tenth of a second each."""
+
 
 class KernelWatch(event.Listener):  # type: ignore[misc]  # numba has no types
     """Counts kernels as they are compiled (not those read from numba's cache) and the seconds that takes."""
@@ -24,9 +27,9 @@ class KernelWatch(event.Listener):  # type: ignore[misc]  # numba has no types
         if self._depth == 0:
             self._begin = time.perf_counter()
         self._depth += 1
-        if self.count == 0:
-            self._terminal.kernels_begin()
         self.count += 1
+        if self.count == WORTH_A_WORD:
+            self._terminal.kernels_begin()
         name = getattr(ev.data.get("dispatcher"), "__name__", "")
         self._terminal.detail(f"compiling kernels (once): {self.count} {name}")
 
