@@ -39,7 +39,9 @@ def windows(model: Model, count: int = WINDOWS) -> list[list[int]]:
     step = WINDOW - len(begin)
     found = [begin + ids[i * step : (i + 1) * step] for i in range(count)]
     if whole[len(begin) :] != ids or any(len(window) != WINDOW for window in found):
-        raise SystemExit(f"{model.spec.name}: the text has {len(ids)} tokens, too few for {count} windows of {WINDOW}")
+        raise SystemExit(
+            f"{model.spec.name}: the text has {len(ids)} tokens, too few for {count} windows of {WINDOW}"
+        )
     return found
 
 

@@ -1,7 +1,7 @@
 """The float32 reference of `perplexity.py`: the same windows by Hugging Face transformers, on weights rounded to bfloat16.
 
-Run in the torch dependency group: python benchmarks/perplexity_transformers.py FILE.gguf ... Knows nothing of ticktrue: transformers
-reads the GGUF and splits the text by its own tokenizer.
+Run in the torch dependency group: python benchmarks/perplexity_transformers.py FILE.gguf ... It knows nothing of ticktrue:
+transformers reads the GGUF and splits the text by its own tokenizer.
 """
 
 import math

@@ -180,7 +180,14 @@ def test_golden_data_can_be_made_again(family: str, tmp_path: Path) -> None:
     file = registry_file(NAMES[family])
     subprocess.run([sys.executable, SCRIPT, file, "--output", again], check=True, capture_output=True)
     with np.load(again) as data:
-        for name in ("prompt_ids", "prompt_lengths", "tokens", "watched_ids", "prompts_sha256", "gguf_sha256"):
+        for name in (
+            "prompt_ids",
+            "prompt_lengths",
+            "tokens",
+            "watched_ids",
+            "prompts_sha256",
+            "gguf_sha256",
+        ):
             assert (data[name] == golden(family)[name]).all(), name
         for name in ("top_logits", "watched_logits"):
             assert np.abs(data[name] - golden(family)[name]).max() < REMADE_TOLERANCE, name

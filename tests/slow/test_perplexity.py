@@ -25,7 +25,9 @@ def model() -> Model:
 
 def stated() -> dict[tuple[str, str], str]:
     """The perplexities of the page by format and cache, as they are written there."""
-    rows = re.findall(rf"^\| {NAME} \| (\w+) \| (\w+) \| 2,044 \| ([\d.]+) \|", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(
+        rf"^\| {NAME} \| (\w+) \| (\w+) \| 2,044 \| ([\d.]+) \|", PAGE.read_text(), re.MULTILINE
+    )
     return {(fmt, cache): value for fmt, cache, value in rows}
 
 
