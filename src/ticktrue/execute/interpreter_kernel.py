@@ -375,11 +375,10 @@ def run(
 ):
     """One step. `pools` float32[chips, floats]; `table` int64[chips, 3]: a chip's index in each pattern.
 
-    `token`, `position` int64[S * T]: of each token row; `last` int64[S]: the last valid token of each slot. `temperature`
-    float32[rows] and `draw` uint32[rows, 3] (seed low, seed high, choice): registers by row of logits.
+    `token`, `position` int64[S * T]; `last` int64[S]: a slot's last valid token. `temperature` float32[rows] and `draw`
+    uint32[rows, 3] (seed low, seed high, choice): registers by row of logits.
     """
-    a0 = np.empty(320, np.float32)
-    scratch = np.empty(512, np.float32)
+    a0, scratch = np.empty(320, np.float32), np.empty(512, np.float32)
     ids = np.empty(160, np.int64)
     expert = _registers(steps, pools.shape[0], token.size)
     turned = np.empty(max(64, token.size) * 320, np.float32)
