@@ -135,7 +135,8 @@ class Stepper:
         """Elements of one record of a KV region: whole heads, or for V a part of a head that is wider than a beat."""
         d = of.head_dim
         if which == 1 and d + 2 > 320:
-            return min(256, d - region.p1 % d)
+            size = -(-d // -(-d // 256))
+            return min(size, d - region.p1 % d)
         return min(max(1, lanes // d) * d, width - region.p1)
 
 

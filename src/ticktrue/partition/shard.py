@@ -12,7 +12,7 @@ from ticktrue.program import Plan, Tensor
 from ticktrue.units import ceil_div
 
 VECTOR = 320
-PART = 256  # values of a part of a head that is wider than a beat
+PART = 256  # most values of a part of a head that is wider than a beat; parts are equal
 WEIGHTS = {"bf16": Dtype.BF16, "f32": Dtype.BF16, "int8": Dtype.INT8, "fp8": Dtype.E4M3}
 PASSED = {"bf16": Dtype.BF16, "f32": Dtype.F32, "int8": Dtype.INT8, "fp8": Dtype.E4M3}
 
@@ -234,7 +234,7 @@ def _attention_shapes(graph: Graph, plan: Plan, index: int) -> AttentionShapes:
     hv = min(max(1, kl // d), local_kv)
     round_heads = _round_heads(at.group, kind.tokens)
     blocks = min(kind.blocks, ring) if ring else kind.blocks
-    value_dim = d if d + 2 <= LANES else PART
+    value_dim = d if d + 2 <= LANES else ceil_div(d, ceil_div(d, PART))
     return AttentionShapes(
         suffix=f".{index}" if index else "", heads=at.heads, kv_heads=at.kv_heads, head_dim=d, window=at.window, ring=ring,
         scale=at.scale, tokens=kind.tokens, blocks=blocks, local_blocks=ceil_div(blocks, plan.cp), act=act, ka=ka,

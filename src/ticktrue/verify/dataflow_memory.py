@@ -91,7 +91,8 @@ def _state_row(image: Image, r: Region, row: Int64) -> None:
     local = of.kv_heads // key.plan.h * of.head_dim
     heads = min(max(1, lanes // of.head_dim) * of.head_dim, local - r.p1)
     part = r.p0 % 2 == 1 and of.head_dim + 2 > BEAT
-    row[kernel.R_ELEMENTS] = min(PART, of.head_dim - r.p1 % of.head_dim) if part else heads
+    size = ceil_div(of.head_dim, ceil_div(of.head_dim, PART))
+    row[kernel.R_ELEMENTS] = min(size, of.head_dim - r.p1 % of.head_dim) if part else heads
     row[kernel.R_TOTAL], row[kernel.R_LOCAL] = of.kv_heads * of.head_dim, local
     row[kernel.R_PLACES], row[kernel.R_RING] = max(1, r.count // key.slots), of.ring
 

@@ -266,7 +266,8 @@ def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int
     local = of.kv_heads // key.plan.h
     hv = min(max(1, lanes // d), local)
     if r.p0 % 2 == 1 and d + 2 > LANES:
-        width, parts = ceil_div(PART, lanes), {h * d + e for h in range(local) for e in range(0, d, PART)}
+        size = ceil_div(d, ceil_div(d, PART))
+        width, parts = ceil_div(size, lanes), {h * d + e for h in range(local) for e in range(0, d, size)}
     else:
         width, parts = ceil_div(hv * d, lanes), set(range(0, local * d, hv * d))
     count = key.slots * BLOCK * ceil_div(of.ring or blocks, key.plan.cp)
