@@ -7,18 +7,13 @@ import numba as nb
 import numpy as np
 
 from ticktrue.execute import lower as lo
-from ticktrue.isa.ops import Dtype, Op, RegFn
-from ticktrue.kernels import attend, lanes, matmul, philox, topk
-from ticktrue.kernels.bits import (
-    bf16_to_f32,
-    e4m3_to_f32,
-    f32_as_u32,
-    f32_to_bf16_bits,
-    f32_to_e4m3_bits,
-    u32_as_f32,
-)
+from ticktrue.execute import moving_kernel as moving
+from ticktrue.execute.atomic import add, claim, load
+from ticktrue.isa.ops import Dtype, Op
+from ticktrue.kernels import attend, lanes, matmul, moves, philox, topk
+from ticktrue.kernels.bits import f32_as_u32, u32_as_f32
 
-F32, INT8, E4M3 = int(Dtype.F32), int(Dtype.INT8), int(Dtype.E4M3)
+INT8, E4M3 = int(Dtype.INT8), int(Dtype.E4M3)
 (L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
  L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_SOURCE, L_ROW,
  L_PATTERN) = range(33)  # fmt: skip
@@ -36,135 +31,10 @@ SOFTCAP, GELU_MUL = int(Op.SOFTCAP), int(Op.GELU_MUL)
 TILE_SCALE, QUANTISE = int(Op.TILE_SCALE), int(Op.QUANTISE)
 NOISE, ACCEPT = int(Op.NOISE), int(Op.ACCEPT)
 TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
-TOKEN, P_DIV, P_MOD, KV, LAST = (
-    int(RegFn.TOKEN),
-    int(RegFn.P_DIV),
-    int(RegFn.P_MOD),
-    int(RegFn.KV),
-    int(RegFn.LAST),
-)
-EXPERT = int(RegFn.EXPERT)
 NAMED = lo.MODE_NAMED
 ZERO = np.float32(0)
+PATIENCE = 20_000  # looks at another thread's progress before the core is offered to others: some 10 us
 FEW = 16  # columns at or below which SIMD lanes are better spent on events
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _register(s, i, token, position, last, cp):
-    """Value of a declared register function for event i: token row A0 + i. last[slot] is the last valid token of a slot."""
-    fn, row = s[L_REGFN], s[L_A0] + i
-    if fn == TOKEN:
-        return token[row]
-    if fn == P_DIV:
-        return position[row] // 512
-    if fn == P_MOD:
-        return position[row] % 512
-    if fn == KV:
-        return (_block(position[row], s[L_A1]) // cp) * 64 + position[row] % 64
-    return last[s[L_A0] * last.size // token.size]
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _block(position, ring):
-    """Block of a position, or its place in a ring of blocks."""
-    return position // 64 % ring if ring > 0 else position // 64
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _read(words, floats, octets, dtype, at, pool, o, count):
-    """`count` lanes at vector `at` into the pool."""
-    to = pool[o : o + count]
-    if dtype == F32:
-        to[:] = floats[at * 80 : at * 80 + count]
-    elif dtype == INT8:
-        byte = octets[at * 320 : at * 320 + count]
-        for c in range(count):
-            to[c] = np.float32(byte[c])
-    elif dtype == E4M3:
-        byte = octets[at * 320 : at * 320 + count]
-        for c in range(count):
-            to[c] = e4m3_to_f32(np.uint8(byte[c]))
-    else:
-        half = words[at * 160 : at * 160 + count]
-        for c in range(count):
-            to[c] = bf16_to_f32(half[c])
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _write(words, floats, octets, dtype, at, pool, a, count):
-    """`count` lanes of the pool to vector `at`."""
-    x = pool[a : a + count]
-    if dtype == F32:
-        floats[at * 80 : at * 80 + count] = x
-    elif dtype == INT8:
-        byte = octets[at * 320 : at * 320 + count]
-        for c in range(count):
-            byte[c] = np.int8(x[c])
-    elif dtype == E4M3:
-        byte = octets[at * 320 : at * 320 + count]
-        for c in range(count):
-            byte[c] = np.int8(f32_to_e4m3_bits(x[c]))
-    else:
-        half = words[at * 160 : at * 160 + count]
-        for c in range(count):
-            half[c] = f32_to_bf16_bits(x[c])
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _load(s, at, words, floats, octets, pool, token, position, last, cp, expert):
-    lanes_ = s[L_LANES]
-    for j in range(s[L_M]):
-        for i in range(s[L_N]):
-            v = at + i * s[L_STEP] + j * s[L_STEP2]
-            if s[L_REGFN] == EXPERT:
-                v += expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
-            elif s[L_REGFN] != 0:
-                at_row = 0 if s[L_REGFN] == LAST else i
-                v += _register(s, at_row, token, position, last, cp) * s[L_REGSTRIDE]
-            o = s[L_O] + (j * s[L_N] + i) * s[L_SO]
-            _read(words, floats, octets, s[L_DTYPE], v, pool, o, lanes_)
-            pool[o + lanes_ : o + s[L_FILL]] = ZERO
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _name(s, pool, expert):
-    """A wide GATHER, whose tiles are read in place: of each round the vectors between its address and its tile."""
-    for j in range(s[L_M]):
-        named = expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
-        pool[s[L_O] + j] = np.float32(named + j * s[L_STEP2])
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _registers(steps, chips, rows):
-    """Room for the expert registers that a step writes: [chips, token rows, ranks]."""
-    ranks = 0
-    for x in range(steps.shape[0]):
-        if steps[x, L_OP] == LATCH:
-            ranks = max(ranks, steps[x, L_X0])
-    return np.zeros((chips, rows, ranks), np.int64)
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _latch(s, pool, expert):
-    """Expert registers of token rows A0, A0 + 1, ...: the k ids of each event, which follow its k weights."""
-    k = s[L_X0]
-    for i in range(s[L_N] * s[L_M]):
-        for rank in range(k):
-            expert[s[L_A0] + i, rank] = np.int64(f32_as_u32(pool[s[L_A] + i * s[L_SA] + k + rank]))
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _store(s, at, words, floats, octets, pool, token, position, last, cp, c):
-    dtype = s[L_DTYPE]
-    count = s[L_WIDTH] * (80 if dtype == F32 else 320 if dtype >= INT8 else 160)
-    for j in range(s[L_M]):
-        for i in range(s[L_N]):
-            v = at + i * s[L_STEP] + j * s[L_STEP2]
-            if s[L_REGFN] != 0:
-                if s[L_REGFN] == KV and _block(position[s[L_A0] + i], s[L_A1]) % cp != c:
-                    continue
-                v += _register(s, i, token, position, last, cp) * s[L_REGSTRIDE]
-            _write(words, floats, octets, dtype, v, pool, s[L_A] + (j * s[L_N] + i) * s[L_SA], count)
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -183,11 +53,11 @@ def _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide):
         tile = j if s[L_X1] == 1 else 0
         x = s[L_A] + j * s[L_N] * s[L_SA] + s[L_ROW0]
         o = s[L_O] + j * s[L_N] * s[L_SO]
-        for e in range(s[L_N]):
-            to = o + e * s[L_SO]
-            pool[to : to + s[L_C0]] = ZERO
-            pool[to + s[L_C1] : to + s[L_FILL]] = ZERO
-        c0, c1, sa, so, n = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N]
+        c0, c1, sa, so, n, fill = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N], s[L_FILL]
+        if c0 > 0 or c1 < fill:
+            for to in range(o, o + n * so, so):
+                moves.fill(pool, to, c0, ZERO)
+                moves.fill(pool, to + c1, fill - c1, ZERO)
         stride, rows = s[L_STRIDE], s[L_ROWS]
         first, mode = at + tile * s[L_X0], s[L_MODE]
         if mode >= NAMED:  # the tile that a register named
@@ -213,71 +83,11 @@ def _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _merge(s, pool):
-    cols, beats, first, col0, count = s[L_A0], s[L_X0], s[L_A1], s[L_A2], s[L_A3]
-    half = count // 2 if s[L_X1] > 0 else count
-    for j in range(s[L_M]):
-        o = s[L_O] + j * s[L_SO]
-        pool[o : o + s[L_FILL]] = ZERO
-        for i in range(s[L_N]):
-            r, v = (first + i) // beats, (first + i) % beats
-            start = r * cols + v * 320
-            end = min(start + 320, (r + 1) * cols)
-            a = s[L_A] + (j * s[L_N] + i) * s[L_SA]
-            lo_, hi = max(start, col0), min(end, col0 + min(half, s[L_FILL]))
-            if lo_ < hi:
-                pool[o + lo_ - col0 : o + hi - col0] = pool[a + lo_ - start : a + hi - start]
-            if half < count:  # the second half starts X1 columns after the first
-                far = col0 + s[L_X1]
-                lo_, hi = max(start, far), min(end, far + min(count, s[L_FILL]) - half)
-                if lo_ < hi:
-                    pool[o + half + lo_ - far : o + half + hi - far] = pool[a + lo_ - start : a + hi - start]
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _move(s, pool):
-    for e in range(s[L_N] * s[L_M]):
-        o, a = s[L_O] + e * s[L_SO], s[L_A] + e * s[L_SA]
-        n = max(0, min(s[L_A1], s[L_FILL] - s[L_A2]))
-        pool[o : o + min(s[L_A2], s[L_FILL])] = ZERO
-        pool[o + s[L_A2] : o + s[L_A2] + n] = pool[a + s[L_A0] : a + s[L_A0] + n]
-        pool[o + s[L_A2] + n : o + s[L_FILL]] = ZERO
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _reshape(s, pool):
-    n, m, x0 = s[L_N], s[L_M], s[L_X0]
-    if s[L_OP] == TRANSPOSE:
-        for j in range(m):
-            for k in range(x0):
-                o = s[L_O] + (j * x0 + k) * s[L_SO]
-                for c in range(min(n, s[L_FILL])):
-                    pool[o + c] = pool[s[L_A] + (j * n + c) * s[L_SA] + k]
-                for c in range(n, s[L_FILL]):
-                    pool[o + c] = ZERO
-    elif s[L_OP] == SPREAD:
-        for j in range(m):
-            for k in range(x0):
-                o = s[L_O] + (j * x0 + k) * s[L_SO]
-                pool[o : o + s[L_FILL]] = pool[s[L_A] + j * s[L_SA] + k]
-    elif s[L_OP] == BROADCAST:
-        for e in range(n * m):
-            o = s[L_O] + e * s[L_SO]
-            pool[o : o + s[L_FILL]] = pool[s[L_A] + e * s[L_SA]]
-    else:
-        for e in range(n * m):
-            o = s[L_O] + e * s[L_SO]
-            a = s[L_A] + e * s[L_SA]
-            pool[o : o + s[L_FILL]] = pool[a : a + s[L_FILL]]
-            if x0 < s[L_FILL]:
-                pool[o + x0] = pool[s[L_B] + e * s[L_SB] + x0]
-
-
-@nb.njit(cache=True, error_model="numpy")
 def _zero_rest(s, pool, events, used):
-    for e in range(events):
-        o = s[L_O] + e * s[L_SO]
-        pool[o + used : o + s[L_FILL]] = ZERO
+    rest = s[L_FILL] - used
+    if rest > 0:
+        for e in range(events):
+            moves.fill(pool, s[L_O] + e * s[L_SO] + used, rest, ZERO)
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -369,64 +179,84 @@ def _accept(s, pool, token, last):
     _zero_rest(s, pool, s[L_M], s[L_LANES])
 
 
+@nb.njit(cache=True, error_model="numpy")
+def _row(s, x, chip, state, memory, registers):
+    """One row on one chip."""
+    address, peer, table, pools, scratch, ids, a0, turned, xs, wide, expert = state
+    words, floats, octets = memory
+    token, position, last, cp, temperature, draw = registers
+    op, pool = s[L_OP], pools[chip]
+    if op == LOAD or op == GATHER:
+        if s[L_SO] <= 0:
+            if op == GATHER:
+                moving.name(s, pool, expert[chip])
+        elif s[L_REGFN] == 0:
+            moving.load(s, address[chip, x], octets, pool)
+        else:
+            moving.gather(s, address[chip, x], octets, pool, token, position, last, cp, expert[chip])
+    elif op == STORE or op == SCATTER:
+        source = pool
+        if s[L_SOURCE] >= 0:
+            source = pools[peer[chip, s[L_SOURCE]]]
+        if s[L_REGFN] == 0:
+            moving.store(s, address[chip, x], octets, source)
+        else:
+            moving.scatter(s, address[chip, x], octets, source, token, position, last, cp, table[chip, 1])
+    elif op == PASS:
+        at = address[chip, s[L_SOURCE]] if s[L_MODE] != 2 else 0
+        _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide)
+    elif op == MERGE:
+        moving.merge(s, pool)
+    elif op == MOVE:
+        moving.move(s, pool)
+    elif op == TRANSPOSE or op == SPREAD or op == BROADCAST or op == INSERT:
+        moving.reshape(s, pool)
+    elif op == LATCH:
+        moving.latch(s, pool, expert[chip])
+    elif op == NOISE:
+        _noise(s, pool, table[chip, s[L_PATTERN]], position, last, temperature, draw)
+    elif op == ACCEPT:
+        _accept(s, pool, token, last)
+    else:
+        _vxm(s, pool, table[chip, s[L_PATTERN]], cp, table[chip, 1], position, scratch, ids)
+
+
 @nb.njit(cache=True, error_model="numpy", nogil=True)
 def run(
-    steps, address, peer, table, words, floats, octets, pools, token, position, last, cp, temperature, draw
-):
-    """One step. `pools` float32[chips, floats]; `table` int64[chips, 3]: a chip's index in each pattern.
+    steps, address, peer, table, words, floats, octets, pools, token, position, last, cp, temperature, draw, expert, bounds,
+    claimed, done, first, begin,
+):  # fmt: skip
+    """A step, or one thread's part of it. `pools` float32[chips, floats]; `table` int64[chips, 9]: a chip's index in each pattern.
 
     `token`, `position` int64[S * T]; `last` int64[S]: a slot's last valid token. `temperature` float32[rows] and `draw`
-    uint32[rows, 3] (seed low, seed high, choice): registers by row of logits.
+    uint32[rows, 3] (seed low, seed high, choice): registers by row of logits. `expert` int64[chips, token rows, ranks].
+
+    Segment g is rows bounds[g] .. bounds[g + 1] - 1; the chips of a segment are claimed in shares. `claimed` int64[segments *
+    shares] and `done` int64[segments], zeros before the step, are shared by its threads; this one tries share `first` first. It
+    starts at segment `begin` and returns the segment whose end it would have to wait for long, or the number of segments.
     """
     a0, scratch = np.empty(320, np.float32), np.empty(512, np.float32)
     ids = np.empty(160, np.int64)
-    expert = _registers(steps, pools.shape[0], token.size)
     turned = np.empty(max(64, token.size) * 320, np.float32)
     xs, wide = np.empty(max(64, token.size) * 320, np.int16), np.empty(320 * 320, np.float32)
-    for x in range(steps.shape[0]):
-        s = steps[x]
-        op = s[L_OP]
-        if op == SEND or op == RECEIVE or op == INSTALL:
-            continue
-        for chip in range(pools.shape[0]):
-            pool = pools[chip]
-            c = table[chip, 1]
-            if op == LOAD or op == GATHER:
-                if s[L_SO] > 0:
-                    _load(
-                        s,
-                        address[chip, x],
-                        words,
-                        floats,
-                        octets,
-                        pool,
-                        token,
-                        position,
-                        last,
-                        cp,
-                        expert[chip],
-                    )
-                elif op == GATHER:
-                    _name(s, pool, expert[chip])
-            elif op == LATCH:
-                _latch(s, pool, expert[chip])
-            elif op == STORE or op == SCATTER:
-                source = pool
-                if s[L_SOURCE] >= 0:
-                    source = pools[peer[chip, s[L_SOURCE]]]
-                _store(s, address[chip, x], words, floats, octets, source, token, position, last, cp, c)
-            elif op == PASS:
-                at = address[chip, s[L_SOURCE]] if s[L_MODE] != 2 else 0
-                _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide)
-            elif op == MERGE:
-                _merge(s, pool)
-            elif op == MOVE:
-                _move(s, pool)
-            elif op == TRANSPOSE or op == SPREAD or op == BROADCAST or op == INSERT:
-                _reshape(s, pool)
-            elif op == NOISE:
-                _noise(s, pool, table[chip, s[L_PATTERN]], position, last, temperature, draw)
-            elif op == ACCEPT:
-                _accept(s, pool, token, last)
-            else:
-                _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, position, scratch, ids)
+    state = (address, peer, table, pools, scratch, ids, a0, turned, xs, wide, expert)
+    memory, registers = (words, floats, octets), (token, position, last, cp, temperature, draw)
+    chips, shares = pools.shape[0], claimed.size // done.size
+    for g in range(begin, done.size):
+        for i in range(shares):
+            share = (first + i) % shares
+            if load(claimed, g * shares + share) != 0 or claim(claimed, g * shares + share) != 0:
+                continue
+            for x in range(bounds[g], bounds[g + 1]):
+                s = steps[x]
+                if s[L_OP] == SEND or s[L_OP] == RECEIVE or s[L_OP] == INSTALL:
+                    continue
+                for chip in range(share * chips // shares, (share + 1) * chips // shares):
+                    _row(s, x, chip, state, memory, registers)
+            add(done, g)
+        for _ in range(PATIENCE):
+            if load(done, g) == shares:
+                break
+        if load(done, g) != shares:
+            return g
+    return done.size

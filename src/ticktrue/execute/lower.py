@@ -32,13 +32,19 @@ MODE_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """`steps` int64[R, L_COLUMNS] in issue order; `address`, `peer` int64[chips, R]; pool floats per chip."""
+    """`steps` int64[R, L_COLUMNS] in issue order; `address`, `peer` int64[chips, R]; pool floats per chip.
+
+    `ranks`: expert registers of a token row. `bounds` int64[segments + 1]: where segments of `steps` start. In one segment, no
+    chip reads a stream that another makes.
+    """
 
     steps: Int64
     address: Int64
     peer: Int64
     pool: int
     table: Int64
+    ranks: int
+    bounds: Int64
 
 
 def _defined_lanes(flat: Flat) -> list[int]:
@@ -212,6 +218,7 @@ class _Lowering:
         self.position = np.empty(len(self.order), dtype=np.int64)
         self.position[self.order] = np.arange(len(self.order))
         self.last = self._last_use()
+        self.bounds = self._segments()
         self.columns = self._needed_columns()
 
     def _find_planes(self) -> None:
@@ -249,6 +256,28 @@ class _Lowering:
             if s0[r] >= 0 and op[r] in forwards:
                 last[s0[r]] = max(last[s0[r]], last[r])
         return np.array(last, dtype=np.int64)
+
+    def _segments(self) -> Int64:
+        """Starts of segments, as few as can be: what another chip reads was made in an earlier segment than it is read in.
+
+        Its buffer is kept to the end of the segment of its last reader, which may be behind.
+        """
+        rows, position = self.list, self.position.tolist()
+        read: list[tuple[int, int, int]] = []  # (place of the reader, place of the maker, maker)
+        for r, row in enumerate(rows):
+            heard = row[col.C_S0] if row[col.C_OP] in {Op.STORE, Op.SCATTER} else -1
+            if heard >= 0 and rows[heard][col.C_OP] == Op.RECEIVE:
+                made = self.buffer_of(heard)
+                read.append((position[r], position[made], made))
+        starts = [0]
+        for reader, maker, _ in sorted(read):
+            if starts[-1] <= maker:
+                starts.append(reader)
+        bounds = np.array([*starts, len(rows)], dtype=np.int64)
+        for reader, _, made in read:
+            end = int(bounds[np.searchsorted(bounds, reader, side="right")]) - 1
+            self.last[made] = max(int(self.last[made]), end)
+        return bounds
 
     def _needed_columns(self) -> dict[int, tuple[int, int]]:
         """Columns of each PASS that its consumers read."""
@@ -294,9 +323,11 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
     table = np.array(
         [[flat.plan.rank(p, c) for p in range(col.PATTERNS)] for c in range(chips)], dtype=np.int64
     )
+    ranks = int(steps[steps[:, L_OP] == Op.LATCH, L_X0].max(initial=0))
     return Lowered(
-        steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table
-    )
+        steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table,
+        ranks, low.bounds,
+    )  # fmt: skip
 
 
 def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int64, Int64, _Pool]) -> None:
