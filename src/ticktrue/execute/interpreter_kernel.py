@@ -15,12 +15,12 @@ from ticktrue.kernels.bits import f32_as_u32, u32_as_f32
 
 INT8, E4M3 = int(Dtype.INT8), int(Dtype.E4M3)
 (L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
- L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_SOURCE, L_ROW,
- L_PATTERN) = range(33)  # fmt: skip
+ L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_ROW, L_PATTERN,
+) = range(32)  # fmt: skip
 assert (lo.L_OP, lo.L_PATTERN) == (L_OP, L_PATTERN)  # noqa: S101 - the two lists are one
 
 LOAD, GATHER, STORE, SCATTER = int(Op.LOAD), int(Op.GATHER), int(Op.STORE), int(Op.SCATTER)
-SEND, RECEIVE, INSTALL, PASS = int(Op.SEND), int(Op.RECEIVE), int(Op.INSTALL), int(Op.PASS)
+PASS = int(Op.PASS)
 CONVERT, ADD, MUL, SCALE = int(Op.CONVERT), int(Op.ADD), int(Op.MUL), int(Op.SCALE)
 MEAN_RSQRT, CMUL, ROPE, EXP = int(Op.MEAN_RSQRT), int(Op.CMUL), int(Op.ROPE), int(Op.EXP)
 MASK, MAX, FOLD, COMBINE = int(Op.MASK), int(Op.MAX), int(Op.FOLD), int(Op.COMBINE)
@@ -34,6 +34,7 @@ TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 NAMED = lo.MODE_NAMED
 ZERO = np.float32(0)
 PATIENCE = 20_000  # looks at another thread's progress before the core is offered to others: some 10 us
+TOGETHER = 2  # chips that do a row one after the other, before the next row: their streams must stay in a cache
 FEW = 16  # columns at or below which SIMD lanes are better spent on events
 
 
@@ -47,21 +48,22 @@ def _touch(words, at, count, scratch):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide):
+def _pass(s, base, at, words, floats, octets, pool, rooms):
     """PASS: one call of the ordered product per tile; tile j for pass j where the INSTALL has several."""
+    a0, turned, xs, wide, _, _ = rooms
+    c0, c1, sa, so, n, fill = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N], s[L_FILL]
+    stride, rows = s[L_STRIDE], s[L_ROWS]
     for j in range(s[L_M]):
         tile = j if s[L_X1] == 1 else 0
-        x = s[L_A] + j * s[L_N] * s[L_SA] + s[L_ROW0]
-        o = s[L_O] + j * s[L_N] * s[L_SO]
-        c0, c1, sa, so, n, fill = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N], s[L_FILL]
+        x = base + s[L_A] + j * n * sa + s[L_ROW0]
+        o = base + s[L_O] + j * n * so
         if c0 > 0 or c1 < fill:
             for to in range(o, o + n * so, so):
                 moves.fill(pool, to, c0, ZERO)
                 moves.fill(pool, to + c1, fill - c1, ZERO)
-        stride, rows = s[L_STRIDE], s[L_ROWS]
         first, mode = at + tile * s[L_X0], s[L_MODE]
         if mode >= NAMED:  # the tile that a register named
-            first, mode = at + np.int64(pool[s[L_B] + tile]), mode - NAMED
+            first, mode = at + np.int64(pool[base + s[L_B] + tile]), mode - NAMED
         if mode == 0:
             begin = first * 160
             _touch(words, begin, stride * rows, turned)
@@ -73,27 +75,27 @@ def _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide):
         elif mode == 4:
             matmul.pass_e4m3(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, wide)
         elif c1 - c0 <= FEW and n >= FEW:
-            begin = s[L_B] + tile * s[L_X0]
+            begin = base + s[L_B] + tile * s[L_X0]
             matmul.pass_few(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, turned, a0)
         else:
-            begin = s[L_B] + tile * s[L_X0]
+            begin = base + s[L_B] + tile * s[L_X0]
             matmul.pass_f32(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n)
         if s[L_ONES] >= 0:
-            matmul.pass_ones(pool, s[L_ROWS], x, s[L_SA], o + s[L_ONES], s[L_SO], s[L_N])
+            matmul.pass_ones(pool, rows, x, sa, o + s[L_ONES], so, n)
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _zero_rest(s, pool, events, used):
+def _zero_rest(s, base, pool, events, used):
     rest = s[L_FILL] - used
     if rest > 0:
         for e in range(events):
-            moves.fill(pool, s[L_O] + e * s[L_SO] + used, rest, ZERO)
+            moves.fill(pool, base + s[L_O] + e * s[L_SO] + used, rest, ZERO)
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _vxm(s, pool, rank, cp, c, position, scratch, ids):
+def _vxm(s, base, pool, rank, cp, c, position, scratch, ids):
     op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
-    a, sa, b, sb, o, so = s[L_A], s[L_SA], s[L_B], s[L_SB], s[L_O], s[L_SO]
+    a, sa, b, sb, o, so = base + s[L_A], s[L_SA], base + s[L_B], s[L_SB], base + s[L_O], s[L_SO]
     if op == CONVERT and s[L_DTYPE] == E4M3:
         lanes.convert_e4m3(pool, a, sa, o, so, events, width)
     elif op == CONVERT:
@@ -146,90 +148,104 @@ def _vxm(s, pool, rank, cp, c, position, scratch, ids):
             lanes.lane_argmax(pool, a, sa, o, so, s[L_N], s[L_M], s[L_A2], valid, rank * s[L_A0])
         else:
             lanes.pick(pool, a, sa, o, so, s[L_N], s[L_M])
-    _zero_rest(s, pool, events, width)
+    _zero_rest(s, base, pool, events, width)
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _noise(s, pool, rank, position, last, temperature, draw):
+def _noise(s, base, pool, rank, position, last, temperature, draw):
     """NOISE: row j of the step takes the registers of its own slot, and the position of the token that it chooses."""
-    base = rank * s[L_A0]
-    columns = min(s[L_A0], s[L_A1] - base)
+    column = rank * s[L_A0]
+    columns = min(s[L_A0], s[L_A1] - column)
     for j in range(s[L_M]):
         row = j * (position.size // last.size) + last[j] if s[L_X0] == 1 else j
         at = np.uint32(position[row] + 1)
-        a, o = s[L_A] + j * s[L_N] * s[L_SA], s[L_O] + j * s[L_N] * s[L_SO]
+        a, o = base + s[L_A] + j * s[L_N] * s[L_SA], base + s[L_O] + j * s[L_N] * s[L_SO]
         k0, k1, choice = draw[j, 0], draw[j, 1], draw[j, 2]
-        philox.noise(pool, a, s[L_SA], o, s[L_SO], s[L_N], s[L_LANES], s[L_A2], columns, base, temperature[j], at, choice,
+        philox.noise(pool, a, s[L_SA], o, s[L_SO], s[L_N], s[L_LANES], s[L_A2], columns, column, temperature[j], at, choice,
                      k0, k1)  # fmt: skip
-    _zero_rest(s, pool, s[L_N] * s[L_M], s[L_LANES])
+    _zero_rest(s, base, pool, s[L_N] * s[L_M], s[L_LANES])
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _accept(s, pool, token, last):
+def _accept(s, base, pool, token, last):
     """ACCEPT: how many leading rows of slot A0 + j chose the token that the slot's next row brings."""
     tokens = token.size // last.size
     for j in range(s[L_M]):
-        first, slot, a = (s[L_A0] + j) * tokens, s[L_A0] + j, s[L_A] + j * s[L_N] * s[L_SA]
+        first, slot, a = (s[L_A0] + j) * tokens, s[L_A0] + j, base + s[L_A] + j * s[L_N] * s[L_SA]
         count = 0
         while count < last[slot] and f32_as_u32(pool[a + count * s[L_SA] + 1]) == np.uint32(
             token[first + count + 1]
         ):
             count += 1
-        pool[s[L_O] + j * s[L_SO]] = u32_as_f32(np.uint32(count))
-    _zero_rest(s, pool, s[L_M], s[L_LANES])
+        pool[base + s[L_O] + j * s[L_SO]] = u32_as_f32(np.uint32(count))
+    _zero_rest(s, base, pool, s[L_M], s[L_LANES])
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _row(s, x, chip, state, memory, registers):
-    """One row on one chip."""
-    address, peer, table, pools, scratch, ids, a0, turned, xs, wide, expert = state
+def _compute(s, address, chips, state, memory, registers):
+    """A row that computes, on chips (first, end, floats of a chip's streams)."""
+    table, pool, rooms = state
     words, floats, octets = memory
     token, position, last, cp, temperature, draw = registers
-    op, pool = s[L_OP], pools[chip]
-    if op == LOAD or op == GATHER:
-        if s[L_SO] <= 0:
-            if op == GATHER:
-                moving.name(s, pool, expert[chip])
-        elif s[L_REGFN] == 0:
-            moving.load(s, address[chip, x], octets, pool)
+    op, (first, end, size) = s[L_OP], chips
+    for chip in range(first, end):
+        base = chip * size
+        if op == PASS:
+            _pass(s, base, address[chip], words, floats, octets, pool, rooms)
+        elif op == NOISE:
+            _noise(s, base, pool, table[s[L_PATTERN], chip], position, last, temperature, draw)
+        elif op == ACCEPT:
+            _accept(s, base, pool, token, last)
         else:
-            moving.gather(s, address[chip, x], octets, pool, token, position, last, cp, expert[chip])
-    elif op == STORE or op == SCATTER:
-        source = pool
-        if s[L_SOURCE] >= 0:
-            source = pools[peer[chip, s[L_SOURCE]]]
-        if s[L_REGFN] == 0:
-            moving.store(s, address[chip, x], octets, source)
+            _vxm(s, base, pool, table[s[L_PATTERN], chip], cp, table[1, chip], position, rooms[4], rooms[5])
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _rows(begin, end, listed, chips, state, memory, registers):
+    """Rows begin .. end - 1 of the list on chips (first, end, floats of a chip's streams), each row on all of them in turn."""
+    steps, address, source = listed
+    table, pool, rooms, experts = state
+    octets = memory[2]
+    token, position, last, cp, _temperature, _draw = registers
+    for x in range(begin, end):
+        s, at = steps[x], address[x]
+        op = s[L_OP]
+        if op == LOAD or op == GATHER:
+            if s[L_SO] <= 0:
+                moving.name(s, chips, pool, experts)
+            elif s[L_REGFN] == 0:
+                moving.load(s, at, chips, octets, pool)
+            else:
+                moving.gather(s, at, chips, octets, pool, token, position, last, cp, experts)
+        elif op == STORE or op == SCATTER:
+            if s[L_REGFN] == 0:
+                moving.store(s, at, source[x], chips, octets, pool)
+            else:
+                moving.scatter(s, at, source[x], chips, octets, pool, token, position, last, cp, table[1])
+        elif op == MERGE:
+            moving.merge(s, chips, pool)
+        elif op == MOVE:
+            moving.move(s, chips, pool)
+        elif op == TRANSPOSE or op == SPREAD or op == BROADCAST or op == INSERT:
+            moving.reshape(s, chips, pool)
+        elif op == LATCH:
+            moving.latch(s, chips, pool, experts)
         else:
-            moving.scatter(s, address[chip, x], octets, source, token, position, last, cp, table[chip, 1])
-    elif op == PASS:
-        at = address[chip, s[L_SOURCE]] if s[L_MODE] != 2 else 0
-        _pass(s, at, words, floats, octets, pool, a0, turned, xs, wide)
-    elif op == MERGE:
-        moving.merge(s, pool)
-    elif op == MOVE:
-        moving.move(s, pool)
-    elif op == TRANSPOSE or op == SPREAD or op == BROADCAST or op == INSERT:
-        moving.reshape(s, pool)
-    elif op == LATCH:
-        moving.latch(s, pool, expert[chip])
-    elif op == NOISE:
-        _noise(s, pool, table[chip, s[L_PATTERN]], position, last, temperature, draw)
-    elif op == ACCEPT:
-        _accept(s, pool, token, last)
-    else:
-        _vxm(s, pool, table[chip, s[L_PATTERN]], cp, table[chip, 1], position, scratch, ids)
+            _compute(s, at, chips, (table, pool, rooms), memory, registers)
 
 
 @nb.njit(cache=True, error_model="numpy", nogil=True)
 def run(
-    steps, address, peer, table, words, floats, octets, pools, token, position, last, cp, temperature, draw, expert, bounds,
+    steps, address, source, table, words, floats, octets, pools, token, position, last, cp, temperature, draw, experts, bounds,
     claimed, done, first, begin,
 ):  # fmt: skip
-    """A step, or one thread's part of it. `pools` float32[chips, floats]; `table` int64[chips, 9]: a chip's index in each pattern.
+    """A step, or one thread's part of it. `pools` float32[chips * floats], the streams of one chip after another's.
+
+    `address`, `source` int64[rows, chips]: the vector of memory where a row reads or writes, the chip whose streams it reads;
+    `table` int64[9, chips]: a chip's index in each pattern.
 
     `token`, `position` int64[S * T]; `last` int64[S]: a slot's last valid token. `temperature` float32[rows] and `draw`
-    uint32[rows, 3] (seed low, seed high, choice): registers by row of logits. `expert` int64[chips, token rows, ranks].
+    uint32[rows, 3] (seed low, seed high, choice): registers by row of logits. `experts` int64[chips, token rows, ranks].
 
     Segment g is rows bounds[g] .. bounds[g + 1] - 1; the chips of a segment are claimed in shares. `claimed` int64[segments *
     shares] and `done` int64[segments], zeros before the step, are shared by its threads; this one tries share `first` first. It
@@ -239,20 +255,19 @@ def run(
     ids = np.empty(160, np.int64)
     turned = np.empty(max(64, token.size) * 320, np.float32)
     xs, wide = np.empty(max(64, token.size) * 320, np.int16), np.empty(320 * 320, np.float32)
-    state = (address, peer, table, pools, scratch, ids, a0, turned, xs, wide, expert)
+    state = (table, pools, (a0, turned, xs, wide, scratch, ids), experts)
+    listed = (steps, address, source)
     memory, registers = (words, floats, octets), (token, position, last, cp, temperature, draw)
-    chips, shares = pools.shape[0], claimed.size // done.size
+    number, shares = table.shape[1], claimed.size // done.size
     for g in range(begin, done.size):
         for i in range(shares):
             share = (first + i) % shares
             if load(claimed, g * shares + share) != 0 or claim(claimed, g * shares + share) != 0:
                 continue
-            for x in range(bounds[g], bounds[g + 1]):
-                s = steps[x]
-                if s[L_OP] == SEND or s[L_OP] == RECEIVE or s[L_OP] == INSTALL:
-                    continue
-                for chip in range(share * chips // shares, (share + 1) * chips // shares):
-                    _row(s, x, chip, state, memory, registers)
+            end = (share + 1) * number // shares
+            for chip in range(share * number // shares, end, TOGETHER):
+                chips = (chip, min(chip + TOGETHER, end), pools.size // number)
+                _rows(bounds[g], bounds[g + 1], listed, chips, state, memory, registers)
             add(done, g)
         for _ in range(PATIENCE):
             if load(done, g) == shares:

@@ -20,10 +20,9 @@ Int64 = npt.NDArray[np.int64]
 
 (
     L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
-    L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_SOURCE, L_ROW,
-    L_PATTERN,
-) = range(33)  # fmt: skip
-L_COLUMNS = 33
+    L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_ROW, L_PATTERN,
+) = range(32)  # fmt: skip
+L_COLUMNS = 32
 MODE_BF16, MODE_F32, MODE_POOL, MODE_INT8, MODE_E4M3 = range(5)
 MODES = {Dtype.BF16: MODE_BF16, Dtype.F32: MODE_F32, Dtype.INT8: MODE_INT8, Dtype.E4M3: MODE_E4M3}
 MODE_NAMED = 8
@@ -32,15 +31,17 @@ MODE_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """`steps` int64[R, L_COLUMNS] in issue order; `address`, `peer` int64[chips, R]; pool floats per chip.
+    """`steps` int64[R, L_COLUMNS]: rows that do something, in issue order; `pool`: floats of a chip's streams.
 
+    `address` int64[R, chips]: first vector of memory that a row reads or writes, a PASS the first of its tile; `source` int64[R,
+    chips]: the chip whose streams it reads. `table` int64[patterns, chips]: a chip's index in each.
     `ranks`: expert registers of a token row. `bounds` int64[segments + 1]: where segments of `steps` start. In one segment, no
     chip reads a stream that another makes.
     """
 
     steps: Int64
     address: Int64
-    peer: Int64
+    source: Int64
     pool: int
     table: Int64
     ranks: int
@@ -293,6 +294,13 @@ class _Lowering:
                     need[s] = (min(lo, old[0]), max(hi, old[1]))
         return need
 
+    def acts(self) -> npt.NDArray[np.bool_]:
+        """Rows in issue order that do something here; a tile that is read in place is never loaded."""
+        op = self.rows[self.order, col.C_OP]
+        still = np.isin(op, [Op.SEND, Op.RECEIVE, Op.INSTALL])
+        still |= np.isin(self.order, list(self.lazy - self.named))
+        return np.asarray(~still)
+
     def buffer_of(self, r: int) -> int:
         """The row whose buffer holds the data of row r: RECEIVE and SEND forward their source's."""
         while self.list[r][col.C_OP] in {Op.SEND, Op.RECEIVE}:
@@ -315,19 +323,33 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
         steps[:, to] = rows[low.order, source]
     for at, r in enumerate(low.order):
         _lower_row(low, int(r), at, steps, (offset, stride, pool))
-    groups = rows[:, col.C_GROUP]
-    shift = np.where(groups >= 0, memory.group_first[groups] - groups * flat.table.group_vectors, 0)
-    chips = flat.plan.chips
-    address = np.stack([flat.address(c) + shift + c * memory.vectors for c in range(chips)])
-    peer = np.stack([flat.peer(c) for c in range(chips)])
-    table = np.array(
-        [[flat.plan.rank(p, c) for p in range(col.PATTERNS)] for c in range(chips)], dtype=np.int64
-    )
+    kept = low.acts()
+    address, source = _places(low, memory)
+    table = np.array([[flat.plan.rank(p, c) for c in range(flat.plan.chips)] for p in range(col.PATTERNS)])
     ranks = int(steps[steps[:, L_OP] == Op.LATCH, L_X0].max(initial=0))
+    before = np.concatenate([[0], np.cumsum(kept)])
     return Lowered(
-        steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table,
-        ranks, low.bounds,
+        steps[kept], address[low.order][kept], source[low.order][kept], pool.size, table.astype(np.int64),
+        ranks, before[low.bounds],
     )  # fmt: skip
+
+
+def _places(low: _Lowering, memory: Memory) -> tuple[Int64, Int64]:
+    """By row of the timetable: first vector in memory, a PASS that of its tile, and the chip whose streams are read: int64[R, chips]."""
+    flat, rows = low.flat, low.rows
+    groups, chips = rows[:, col.C_GROUP], flat.plan.chips
+    shift = np.where(groups >= 0, memory.group_first[groups] - groups * flat.table.group_vectors, 0)
+    address = np.stack([flat.address(c) + shift + c * memory.vectors for c in range(chips)], axis=1)
+    source = np.tile(np.arange(chips, dtype=np.int64), (len(rows), 1))
+    peer = np.stack([flat.peer(c) for c in range(chips)], axis=1)
+    op, s0 = rows[:, col.C_OP], rows[:, col.C_S0]
+    stores = np.flatnonzero((op == Op.STORE) | (op == Op.SCATTER))
+    heard = stores[op[s0[stores]] == Op.RECEIVE]
+    source[heard] = peer[s0[heard]]
+    passes = np.flatnonzero(op == Op.PASS)
+    tiles = np.array([low.planes[int(i)].source for i in rows[passes, col.C_S1]], dtype=np.int64)
+    address[passes] = address[tiles]
+    return address, source
 
 
 def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int64, Int64, _Pool]) -> None:
@@ -335,13 +357,10 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
     row, step = low.list[r], steps[at]
     op = row[col.C_OP]
     step[L_ROW] = r
-    step[L_SOURCE] = -1
     bare = {Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL, Op.LATCH}
     own_buffer = op not in bare and r not in low.lazy
     if r in low.named:  # where its tiles lie, one number a round
         offset[r] = step[L_O] = pool.take(at, int(low.last[r]), int(row[col.C_M]))
-    if op == Op.RECEIVE:
-        step[L_SOURCE] = row[col.C_S0]
     if own_buffer:
         width = int(stride[r])
         packet = int(row[col.C_WIDTH]) * lanes_of(row[col.C_DTYPE])
@@ -358,9 +377,6 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
         if source >= 0 and not (op == Op.PASS and c == col.C_S1):
             held = low.buffer_of(source)
             step[o], step[s] = offset[held], stride[held]
-    if op in {Op.STORE, Op.SCATTER}:
-        source = int(row[col.C_S0])
-        step[L_SOURCE] = source if low.list[source][col.C_OP] == Op.RECEIVE else -1
     if op == Op.LATCH:
         step[L_X0] = low.list[row[col.C_S0]][col.C_X0]
     if op == Op.PASS:
@@ -386,7 +402,6 @@ def _lower_pass(low: _Lowering, r: int, step: Int64, offset: Int64) -> None:
     )
     step[L_X0] = low.rows[plane.source, col.C_STEP2]
     step[L_X1] = 1 if row[col.C_M] > 1 else 0
-    step[L_SOURCE] = low.position[plane.source]
     if plane.source in low.named:
         step[L_B] = offset[plane.source]
     if plane.mode == MODE_POOL:

@@ -83,7 +83,7 @@ class Machine:
         token, position, last = self._registers(kind, tokens, pos)
         lowered, pools = self._prepare(timetable)
         memory = self.memory
-        expert = np.zeros((len(pools), token.size, lowered.ranks), dtype=np.int64)
+        expert = np.zeros((self.image.key.plan.chips, token.size, lowered.ranks), dtype=np.int64)
         self._workers.run(lowered, memory.words, memory.floats, memory.octets, pools, token, position, last,
                           self.image.key.plan.cp, *draw_registers(kind, draws), expert)  # fmt: skip
         return self._result(timetable)
@@ -117,7 +117,7 @@ class Machine:
         found = self._lowered.get(timetable.kind)
         if found is None or found[0] is not timetable:
             lowered = lower(self.image, timetable, self.system, self.memory)
-            pools = np.zeros((self.image.key.plan.chips, lowered.pool + 1), dtype=np.float32)
+            pools = np.zeros(self.image.key.plan.chips * (lowered.pool + 1), dtype=np.float32)
             found = (timetable, lowered, pools)
             self._lowered[timetable.kind] = found
         return found[1], found[2]

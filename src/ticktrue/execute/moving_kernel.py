@@ -1,6 +1,7 @@
 """Rows that move values and compute nothing: between memory and streams, and from lane to lane.
 
-`s` is a row of the interpreter's list (`lower.L_*`); `octets` int8 is the memory of all chips; `pool` float32 a chip's streams.
+`s` is a row of the interpreter's list (`lower.L_*`). A call does the row on chips (first, end, size): those of first .. end - 1, the
+streams of chip c from float c * size of `pool` on. `octets` int8 is the memory of all chips, `address` int64[chips] a vector in it.
 """
 
 import numba as nb
@@ -13,8 +14,8 @@ from ticktrue.kernels.bits import f32_as_u32, f32_to_e4m3_bits
 
 F32, INT8, E4M3 = int(Dtype.F32), int(Dtype.INT8), int(Dtype.E4M3)
 (L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
- L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_SOURCE, L_ROW,
- L_PATTERN) = range(33)  # fmt: skip
+ L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_ROW, L_PATTERN,
+) = range(32)  # fmt: skip
 assert (lo.L_OP, lo.L_PATTERN) == (L_OP, L_PATTERN)  # noqa: S101 - the two lists are one
 
 TRANSPOSE, SPREAD, BROADCAST = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST)
@@ -73,97 +74,127 @@ def _write(octets, dtype, vector, pool, a, count):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def load(s, at, octets, pool):
-    """LOAD whose addresses no register names, from vector `at` on."""
-    n, step, dtype, count, fill, so = s[L_N], s[L_STEP], s[L_DTYPE], s[L_LANES], s[L_FILL], s[L_SO]
-    o = s[L_O]
-    for j in range(s[L_M]):
-        v = at + j * s[L_STEP2]
-        for _ in range(n):
-            _read(octets, dtype, v, pool, o, count)
-            if count < fill:
-                moves.fill(pool, o + count, fill - count, ZERO)
-            v += step
-            o += so
+def load(s, address, chips, octets, pool):
+    """LOAD whose addresses no register names: on chip c from vector address[c] on."""
+    first, end, size = chips
+    n, m, step, step2, dtype, count, fill, so = (
+        s[L_N], s[L_M], s[L_STEP], s[L_STEP2], s[L_DTYPE], s[L_LANES], s[L_FILL], s[L_SO],
+    )  # fmt: skip
+    for chip in range(first, end):
+        o = s[L_O] + chip * size
+        for j in range(m):
+            v = address[chip] + j * step2
+            for _ in range(n):
+                _read(octets, dtype, v, pool, o, count)
+                if count < fill:
+                    moves.fill(pool, o + count, fill - count, ZERO)
+                v += step
+                o += so
 
 
 @nb.njit(cache=True, error_model="numpy")
-def gather(s, at, octets, pool, token, position, last, cp, expert):
+def gather(s, address, chips, octets, pool, token, position, last, cp, experts):
     """LOAD or GATHER at addresses that a register names."""
-    count, fill = s[L_LANES], s[L_FILL]
-    for j in range(s[L_M]):
-        for i in range(s[L_N]):
-            v = at + i * s[L_STEP] + j * s[L_STEP2]
-            if s[L_REGFN] == EXPERT:
-                v += expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
-            else:
-                at_row = 0 if s[L_REGFN] == LAST else i
-                v += _register(s, at_row, token, position, last, cp) * s[L_REGSTRIDE]
-            o = s[L_O] + (j * s[L_N] + i) * s[L_SO]
-            _read(octets, s[L_DTYPE], v, pool, o, count)
-            if count < fill:
-                moves.fill(pool, o + count, fill - count, ZERO)
+    first, end, size = chips
+    count, fill, fn, n = s[L_LANES], s[L_FILL], s[L_REGFN], s[L_N]
+    for chip in range(first, end):
+        o = s[L_O] + chip * size
+        for j in range(s[L_M]):
+            for i in range(n):
+                v = address[chip] + i * s[L_STEP] + j * s[L_STEP2]
+                if fn == EXPERT:
+                    v += experts[chip, s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+                else:
+                    v += _register(s, 0 if fn == LAST else i, token, position, last, cp) * s[L_REGSTRIDE]
+                _read(octets, s[L_DTYPE], v, pool, o, count)
+                if count < fill:
+                    moves.fill(pool, o + count, fill - count, ZERO)
+                o += s[L_SO]
 
 
 @nb.njit(cache=True, error_model="numpy")
-def name(s, pool, expert):
+def name(s, chips, pool, experts):
     """A wide GATHER, whose tiles are read in place: of each round the vectors between its address and its tile."""
-    for j in range(s[L_M]):
-        named = expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
-        pool[s[L_O] + j] = np.float32(named + j * s[L_STEP2])
+    first, end, size = chips
+    for chip in range(first, end):
+        for j in range(s[L_M]):
+            named = experts[chip, s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+            pool[s[L_O] + chip * size + j] = np.float32(named + j * s[L_STEP2])
 
 
 @nb.njit(cache=True, error_model="numpy")
-def latch(s, pool, expert):
+def latch(s, chips, pool, experts):
     """Expert registers of token rows A0, A0 + 1, ...: the k ids of each event, which follow its k weights."""
+    first, end, size = chips
     k = s[L_X0]
-    for i in range(s[L_N] * s[L_M]):
-        for rank in range(k):
-            expert[s[L_A0] + i, rank] = np.int64(f32_as_u32(pool[s[L_A] + i * s[L_SA] + k + rank]))
+    for chip in range(first, end):
+        for i in range(s[L_N] * s[L_M]):
+            for rank in range(k):
+                a = s[L_A] + chip * size + i * s[L_SA] + k + rank
+                experts[chip, s[L_A0] + i, rank] = np.int64(f32_as_u32(pool[a]))
 
 
 @nb.njit(cache=True, error_model="numpy")
-def store(s, at, octets, pool):
-    """STORE whose addresses no register names."""
-    n, step, dtype, sa = s[L_N], s[L_STEP], s[L_DTYPE], s[L_SA]
-    count = s[L_WIDTH] * (80 if dtype == F32 else 320 if dtype >= INT8 else 160)
-    a = s[L_A]
-    for j in range(s[L_M]):
-        v = at + j * s[L_STEP2]
-        for _ in range(n):
-            _write(octets, dtype, v, pool, a, count)
-            v += step
-            a += sa
-
-
-@nb.njit(cache=True, error_model="numpy")
-def scatter(s, at, octets, pool, token, position, last, cp, c):
-    """STORE or SCATTER at addresses that a register names; context lane c of cp keeps its own blocks of the cache."""
+def _stored(s):
+    """Lanes of each event that a STORE or SCATTER writes."""
     dtype = s[L_DTYPE]
-    count = s[L_WIDTH] * (80 if dtype == F32 else 320 if dtype >= INT8 else 160)
-    for j in range(s[L_M]):
-        for i in range(s[L_N]):
-            if s[L_REGFN] == KV and _block(position[s[L_A0] + i], s[L_A1]) % cp != c:
-                continue
-            v = at + i * s[L_STEP] + j * s[L_STEP2]
-            v += _register(s, i, token, position, last, cp) * s[L_REGSTRIDE]
-            _write(octets, dtype, v, pool, s[L_A] + (j * s[L_N] + i) * s[L_SA], count)
+    return s[L_WIDTH] * (80 if dtype == F32 else 320 if dtype >= INT8 else 160)
 
 
 @nb.njit(cache=True, error_model="numpy")
-def merge(s, pool):
+def store(s, address, source, chips, octets, pool):
+    """STORE whose addresses no register names, of the streams of chip source[c]."""
+    first, end, size = chips
+    n, m, step, step2, dtype, sa, count = (
+        s[L_N], s[L_M], s[L_STEP], s[L_STEP2], s[L_DTYPE], s[L_SA], _stored(s),
+    )  # fmt: skip
+    for chip in range(first, end):
+        a = s[L_A] + source[chip] * size
+        for j in range(m):
+            v = address[chip] + j * step2
+            for _ in range(n):
+                _write(octets, dtype, v, pool, a, count)
+                v += step
+                a += sa
+
+
+@nb.njit(cache=True, error_model="numpy")
+def scatter(s, address, source, chips, octets, pool, token, position, last, cp, lane):
+    """STORE or SCATTER at addresses that a register names; context lane lane[c] of cp keeps its own blocks of the cache."""
+    first, end, size = chips
+    n, fn, count = s[L_N], s[L_REGFN], _stored(s)
+    for chip in range(first, end):
+        for j in range(s[L_M]):
+            for i in range(n):
+                if fn == KV and _block(position[s[L_A0] + i], s[L_A1]) % cp != lane[chip]:
+                    continue
+                v = address[chip] + i * s[L_STEP] + j * s[L_STEP2]
+                v += _register(s, i, token, position, last, cp) * s[L_REGSTRIDE]
+                a = s[L_A] + source[chip] * size + (j * n + i) * s[L_SA]
+                _write(octets, s[L_DTYPE], v, pool, a, count)
+
+
+@nb.njit(cache=True, error_model="numpy")
+def merge(s, chips, pool):
     """MERGE: columns col0 .. col0 + count - 1 of beats that lie rank by rank, `cols` columns in each rank."""
-    cols, beats, first, col0, count = s[L_A0], s[L_X0], s[L_A1], s[L_A2], s[L_A3]
+    first, end, size = chips
+    for chip in range(first, end):
+        _merge(s, chip * size, pool)
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _merge(s, base, pool):
+    cols, beats, begin, col0, count = s[L_A0], s[L_X0], s[L_A1], s[L_A2], s[L_A3]
     n, fill, sa, far = s[L_N], s[L_FILL], s[L_SA], s[L_X1]
     half = count // 2 if far > 0 else count
     for j in range(s[L_M]):
-        o = s[L_O] + j * s[L_SO]
+        o = base + s[L_O] + j * s[L_SO]
         moves.fill(pool, o, fill, ZERO)
         for i in range(n):
-            r, v = (first + i) // beats, (first + i) % beats
+            r, v = (begin + i) // beats, (begin + i) % beats
             start = r * cols + v * 320
             end = min(start + 320, (r + 1) * cols)
-            a = s[L_A] + (j * n + i) * sa
+            a = base + s[L_A] + (j * n + i) * sa
             lo_, hi = max(start, col0), min(end, col0 + min(half, fill))
             moves.shift(pool, a + lo_ - start, pool, o + lo_ - col0, hi - lo_)
             if half < count:  # the second half starts X1 columns after the first
@@ -172,42 +203,53 @@ def merge(s, pool):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def move(s, pool):
+def move(s, chips, pool):
     """MOVE: lanes A0 .. A0 + A1 - 1 to lane A2 on."""
-    fill, to = s[L_FILL], s[L_A2]
-    n = max(0, min(s[L_A1], fill - to))
-    o, a = s[L_O], s[L_A] + s[L_A0]
-    for _ in range(s[L_N] * s[L_M]):
-        if to > 0:
-            moves.fill(pool, o, min(to, fill), ZERO)
-        moves.shift(pool, a, pool, o + to, n)
-        if to + n < fill:
-            moves.fill(pool, o + to + n, fill - to - n, ZERO)
-        o += s[L_SO]
-        a += s[L_SA]
+    first, end, size = chips
+    fill, to, sa, so, events = s[L_FILL], s[L_A2], s[L_SA], s[L_SO], s[L_N] * s[L_M]
+    n, before = max(0, min(s[L_A1], fill - to)), min(to, fill)
+    for chip in range(first, end):
+        o, a = s[L_O] + chip * size, s[L_A] + s[L_A0] + chip * size
+        for _ in range(events):
+            if to > 0:
+                moves.fill(pool, o, before, ZERO)
+            moves.shift(pool, a, pool, o + to, n)
+            if to + n < fill:
+                moves.fill(pool, o + to + n, fill - to - n, ZERO)
+            o += so
+            a += sa
 
 
 @nb.njit(cache=True, error_model="numpy")
-def reshape(s, pool):
+def reshape(s, chips, pool):
     """TRANSPOSE, SPREAD, BROADCAST, INSERT."""
+    first, end, size = chips
+    for chip in range(first, end):
+        _reshape(s, chip * size, pool)
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _reshape(s, base, pool):
     op, n, m, x0, sa, so, fill = s[L_OP], s[L_N], s[L_M], s[L_X0], s[L_SA], s[L_SO], s[L_FILL]
+    a, o = base + s[L_A], base + s[L_O]
     if op == TRANSPOSE:
         used = min(n, fill)
         for j in range(m):
             for k in range(x0):
-                o = s[L_O] + (j * x0 + k) * so
-                moves.strided(pool, s[L_A] + j * n * sa + k, sa, pool, o, used)
+                moves.strided(pool, a + j * n * sa + k, sa, pool, o, used)
                 moves.fill(pool, o + used, fill - used, ZERO)
+                o += so
     elif op == SPREAD:
         for j in range(m):
             for k in range(x0):
-                moves.fill(pool, s[L_O] + (j * x0 + k) * so, fill, pool[s[L_A] + j * sa + k])
+                moves.fill(pool, o, fill, pool[a + j * sa + k])
+                o += so
     elif op == BROADCAST:
         for e in range(n * m):
-            moves.fill(pool, s[L_O] + e * so, fill, pool[s[L_A] + e * sa])
+            moves.fill(pool, o + e * so, fill, pool[a + e * sa])
     else:
+        b = base + s[L_B]
         for e in range(n * m):
-            o = s[L_O] + e * so
-            moves.shift(pool, s[L_A] + e * sa, pool, o, fill)
+            moves.shift(pool, a + e * sa, pool, o + e * so, fill)
             if x0 < fill:
-                pool[o + x0] = pool[s[L_B] + e * s[L_SB] + x0]
+                pool[o + e * so + x0] = pool[b + e * s[L_SB] + x0]

@@ -52,7 +52,7 @@ class Workers:
             check_float_environment()
             at = 0
             while at < segments:
-                at = run(lowered.steps, lowered.address, lowered.peer, lowered.table, *args,
+                at = run(lowered.steps, lowered.address, lowered.source, lowered.table, *args,
                          lowered.bounds, claimed, done, worker * self.shares // self.threads, at)  # fmt: skip
                 if at < segments:  # another thread lost its core: leave it this one
                     os.sched_yield() if hasattr(os, "sched_yield") else None
