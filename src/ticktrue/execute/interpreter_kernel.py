@@ -10,7 +10,7 @@ from ticktrue.execute import lower as lo
 from ticktrue.execute import moving_kernel as moving
 from ticktrue.execute.atomic import add, claim, load
 from ticktrue.isa.ops import Dtype, Op
-from ticktrue.kernels import attend, lanes, matmul, moves, philox, topk
+from ticktrue.kernels import attend, blocks, lanes, matmul, moves, philox, topk
 from ticktrue.kernels.bits import f32_as_u32, u32_as_f32
 
 INT8, E4M3 = int(Dtype.INT8), int(Dtype.E4M3)
@@ -34,21 +34,12 @@ TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 NAMED = lo.MODE_NAMED
 ZERO = np.float32(0)
 PATIENCE = 20_000  # looks at another thread's progress before the core is offered to others: some 10 us
-TOGETHER = 2  # chips that do a row one after the other, before the next row: their streams must stay in a cache
+TOGETHER = 8  # chips that do a row one after the other, before the next row: their streams must stay in a cache
 FEW = 16  # columns at or below which SIMD lanes are better spent on events
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _touch(words, at, count, scratch):
-    """Reads one element of every cache line of a tile in order: pieces that are narrow would else miss line by line."""
-    total = 0
-    for i in range(at, at + count, 32):
-        total += words[i]
-    scratch[0] = np.float32(total & 1)
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _pass(s, base, at, words, floats, octets, pool, rooms):
+def _pass(s, base, at, ahead, cold, words, floats, octets, pool, rooms):
     """PASS: one call of the ordered product per tile; tile j for pass j where the INSTALL has several."""
     a0, turned, xs, wide, _, _ = rooms
     c0, c1, sa, so, n, fill = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N], s[L_FILL]
@@ -66,12 +57,15 @@ def _pass(s, base, at, words, floats, octets, pool, rooms):
             first, mode = at + np.int64(pool[base + s[L_B] + tile]), mode - NAMED
         if mode == 0:
             begin = first * 160
-            _touch(words, begin, stride * rows, turned)
-            matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n)
+            if cold:
+                blocks.fetch(words, begin + c0, stride, rows, c1 - c0)
+            matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 160)
         elif mode == 1:
-            matmul.pass_f32(floats, first * 80, stride, rows, c0, c1, pool, x, sa, o, so, n)
+            matmul.pass_f32(floats, first * 80, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 80)
         elif mode == 3:
-            matmul.pass_int8(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, xs)
+            if cold:
+                blocks.fetch(octets, first * 320 + c0, stride, rows, c1 - c0)
+            matmul.pass_int8(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 320, xs)
         elif mode == 4:
             matmul.pass_e4m3(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, wide)
         elif c1 - c0 <= FEW and n >= FEW:
@@ -79,7 +73,7 @@ def _pass(s, base, at, words, floats, octets, pool, rooms):
             matmul.pass_few(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, turned, a0)
         else:
             begin = base + s[L_B] + tile * s[L_X0]
-            matmul.pass_f32(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n)
+            matmul.pass_f32(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, 0)
         if s[L_ONES] >= 0:
             matmul.pass_ones(pool, rows, x, sa, o + s[L_ONES], so, n)
 
@@ -191,7 +185,8 @@ def _compute(s, address, chips, state, memory, registers):
     for chip in range(first, end):
         base = chip * size
         if op == PASS:
-            _pass(s, base, address[chip], words, floats, octets, pool, rooms)
+            ahead = address[chip + 1] - address[chip] if chip + 1 < end else 0
+            _pass(s, base, address[chip], ahead, chip == first, words, floats, octets, pool, rooms)
         elif op == NOISE:
             _noise(s, base, pool, table[s[L_PATTERN], chip], position, last, temperature, draw)
         elif op == ACCEPT:

@@ -140,14 +140,22 @@ def _demands(flat: Flat, order: Int64) -> Int64:
     for r in order[::-1].tolist():
         row = rows[r]
         a, b = _read_lanes(row[col.C_OP], row, demand[r])
-        if row[col.C_OP] == Op.PASS:  # as many as its plane has rows
-            a = lanes_of(rows[row[col.C_S1]][col.C_DTYPE])
+        if row[col.C_OP] == Op.PASS:  # those that meet a row of its plane
+            plane = rows[row[col.C_S1]]
+            a = min(LANES, plane[col.C_A0] + _plane_rows(plane, rows[plane[col.C_S0]]))
         s0, s1 = row[col.C_S0], row[col.C_S1]
         if s0 >= 0:
             demand[s0] = max(demand[s0], a)
         if s1 >= 0 and row[col.C_OP] != Op.PASS:
             demand[s1] = max(demand[s1], b)
     return np.minimum(np.array(demand, dtype=np.int64), LANES)
+
+
+def _plane_rows(install: list[int], source: list[int]) -> int:
+    """Rows of an installed tile: of memory as its vectors hold, of a stream one an event."""
+    if source[col.C_OP] in {Op.LOAD, Op.GATHER}:
+        return install[col.C_WIDTH] // install[col.C_X0]
+    return install[col.C_N]
 
 
 def _events(row: list[int]) -> int:
@@ -225,23 +233,23 @@ class _Lowering:
     def _find_planes(self) -> None:
         rows = self.rows
         for i in np.flatnonzero(rows[:, col.C_OP] == Op.INSTALL):
-            load, per_row, width = int(rows[i, col.C_S0]), int(rows[i, col.C_X0]), int(rows[i, col.C_WIDTH])
-            dtype = int(rows[load, col.C_DTYPE])
-            stride = per_row * lanes_of(dtype)
+            load = int(rows[i, col.C_S0])
+            dtype, deep = int(rows[load, col.C_DTYPE]), _plane_rows(self.list[i], self.list[load])
+            stride = int(rows[i, col.C_X0]) * lanes_of(dtype)
             if (
                 rows[load, col.C_OP] == Op.GATHER
             ):  # a tile that an expert register names; weights are never written
                 self.lazy.add(load)
                 self.named.add(load)
-                self.planes[int(i)] = _Plane(MODE_NAMED + MODES[Dtype(dtype)], load, stride, width // per_row)
+                self.planes[int(i)] = _Plane(MODE_NAMED + MODES[Dtype(dtype)], load, stride, deep)
             elif rows[load, col.C_OP] == Op.LOAD:
                 if not self.written[rows[load, col.C_REGION]] or _in_place(self.flat, load, int(i)):
                     self.lazy.add(load)
-                    self.planes[int(i)] = _Plane(MODES[Dtype(dtype)], load, stride, width // per_row)
+                    self.planes[int(i)] = _Plane(MODES[Dtype(dtype)], load, stride, deep)
                 else:
-                    self.planes[int(i)] = _Plane(MODE_POOL, load, stride, width // per_row)
+                    self.planes[int(i)] = _Plane(MODE_POOL, load, stride, deep)
             else:
-                self.planes[int(i)] = _Plane(MODE_POOL, load, LANES, int(rows[i, col.C_N]))
+                self.planes[int(i)] = _Plane(MODE_POOL, load, LANES, deep)
                 self.demand[load] = LANES
 
     def _last_use(self) -> Int64:
