@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ticktrue.execute.memory import Memory
 from ticktrue.hw import System
 from ticktrue.isa import Dtype, Op
-from ticktrue.isa.ops import LANES, lanes_of
+from ticktrue.isa.ops import LANES, RegFn, lanes_of
 from ticktrue.program import Flat, Image, Timetable, expand
 from ticktrue.program import columns as col
 
@@ -209,6 +209,33 @@ def _in_place(flat: Flat, load: int, install: int) -> bool:
     return not bool(((issue >= rows[load, col.C_ISSUE]) & (issue < end)).any())
 
 
+_SAYS_WHAT_IS_LOADED = [
+    col.C_REGION, col.C_ABS, col.C_RANKFN, col.C_RANKSTRIDE, col.C_PATTERN, col.C_K, col.C_N, col.C_M, col.C_STEP, col.C_STEP2,
+    col.C_WIDTH, col.C_DTYPE, col.C_REGFN, col.C_REGSTRIDE, col.C_A0, col.C_A1, col.C_A2, col.C_A3, col.C_X0, col.C_X1,
+]  # fmt: skip
+
+
+def _loaded_again(flat: Flat, order: Int64) -> dict[int, int]:
+    """LOADs of what an earlier LOAD brought, while nothing is stored to its region between: the row -> that earlier row.
+
+    Tiles are left out, and what an expert register names, for it changes within a step.
+    """
+    rows, lists = flat.rows, flat.rows.tolist()
+    tiles = set(rows[rows[:, col.C_OP] == Op.INSTALL, col.C_S0].tolist())
+    what = [tuple(x) for x in rows[:, _SAYS_WHAT_IS_LOADED].tolist()]
+    again: dict[int, int] = {}
+    at_hand: dict[int, dict[tuple[int, ...], int]] = {}  # by region
+    for r in order.tolist():
+        op, region = lists[r][col.C_OP], lists[r][col.C_REGION]
+        if op in {Op.STORE, Op.SCATTER}:
+            at_hand.pop(region, None)
+        elif op == Op.LOAD and r not in tiles and lists[r][col.C_REGFN] != RegFn.EXPERT:
+            first = at_hand.setdefault(region, {}).setdefault(what[r], r)
+            if first != r:
+                again[r] = first
+    return again
+
+
 class _Lowering:
     """State of one lowering."""
 
@@ -224,6 +251,9 @@ class _Lowering:
         self.lazy: set[int] = set()
         self.named: set[int] = set()
         self._find_planes()
+        self.again = _loaded_again(flat, self.order)
+        for r, before in self.again.items():
+            self.demand[before] = max(self.demand[before], self.demand[r])
         self.position = np.empty(len(self.order), dtype=np.int64)
         self.position[self.order] = np.arange(len(self.order))
         self.last = self._last_use()
@@ -259,11 +289,13 @@ class _Lowering:
         for r in range(len(last)):
             for s in (s0[r], s1[r]):
                 if s >= 0:
+                    s = self.again.get(s, s)
                     last[s] = max(last[s], position[r])
         forwards = {int(Op.SEND), int(Op.RECEIVE), int(Op.INSTALL)}
         for r in self.order[::-1].tolist():  # SEND and RECEIVE, and planes, hold what they forward
             if s0[r] >= 0 and op[r] in forwards:
-                last[s0[r]] = max(last[s0[r]], last[r])
+                s = self.again.get(s0[r], s0[r])
+                last[s] = max(last[s], last[r])
         return np.array(last, dtype=np.int64)
 
     def _segments(self) -> Int64:
@@ -303,17 +335,17 @@ class _Lowering:
         return need
 
     def acts(self) -> npt.NDArray[np.bool_]:
-        """Rows in issue order that do something here; a tile that is read in place is never loaded."""
+        """Rows in issue order that do something here; a tile that is read in place is never loaded, nor what still is at hand."""
         op = self.rows[self.order, col.C_OP]
         still = np.isin(op, [Op.SEND, Op.RECEIVE, Op.INSTALL])
-        still |= np.isin(self.order, list(self.lazy - self.named))
+        still |= np.isin(self.order, list((self.lazy - self.named) | self.again.keys()))
         return np.asarray(~still)
 
     def buffer_of(self, r: int) -> int:
         """The row whose buffer holds the data of row r: RECEIVE and SEND forward their source's."""
         while self.list[r][col.C_OP] in {Op.SEND, Op.RECEIVE}:
             r = self.list[r][col.C_S0]
-        return r
+        return self.again.get(r, r)
 
 
 def lower(image: Image, timetable: Timetable, system: System, memory: Memory) -> Lowered:
@@ -366,7 +398,7 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
     op = row[col.C_OP]
     step[L_ROW] = r
     bare = {Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL, Op.LATCH}
-    own_buffer = op not in bare and r not in low.lazy
+    own_buffer = op not in bare and r not in low.lazy and r not in low.again
     if r in low.named:  # where its tiles lie, one number a round
         offset[r] = step[L_O] = pool.take(at, int(low.last[r]), int(row[col.C_M]))
     if own_buffer:
