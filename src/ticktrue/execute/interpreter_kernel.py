@@ -8,9 +8,9 @@ import numpy as np
 
 from ticktrue.execute import lower as lo
 from ticktrue.execute import moving_kernel as moving
-from ticktrue.execute.atomic import add, claim, load
 from ticktrue.isa.ops import Dtype, Op
 from ticktrue.kernels import attend, blocks, lanes, matmul, moves, philox, topk
+from ticktrue.kernels.atomic import add, claim, load
 from ticktrue.kernels.bits import f32_as_u32, u32_as_f32
 
 INT8, E4M3 = int(Dtype.INT8), int(Dtype.E4M3)
@@ -34,14 +34,16 @@ TOPK, LATCH = int(Op.TOPK), int(Op.LATCH)
 NAMED = lo.MODE_NAMED
 ZERO = np.float32(0)
 PATIENCE = 20_000  # looks at another thread's progress before the core is offered to others: some 10 us
-TOGETHER = 8  # chips that do a row one after the other, before the next row: their streams must stay in a cache
+TOGETHER = (
+    8  # chips that do a row one after the other, before the next row: their streams must stay in a cache
+)
 FEW = 16  # columns at or below which SIMD lanes are better spent on events
 
 
 @nb.njit(cache=True, error_model="numpy")
 def _pass(s, base, at, ahead, cold, words, floats, octets, pool, rooms):
     """PASS: one call of the ordered product per tile; tile j for pass j where the INSTALL has several."""
-    a0, turned, xs, wide, _, _ = rooms
+    a0, turned, xs, _, _ = rooms
     c0, c1, sa, so, n, fill = s[L_C0], s[L_C1], s[L_SA], s[L_SO], s[L_N], s[L_FILL]
     stride, rows = s[L_STRIDE], s[L_ROWS]
     for j in range(s[L_M]):
@@ -59,21 +61,25 @@ def _pass(s, base, at, ahead, cold, words, floats, octets, pool, rooms):
             begin = first * 160
             if cold:
                 blocks.fetch(words, begin + c0, stride, rows, c1 - c0)
-            matmul.pass_bf16(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 160)
+            matmul.pass_float(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 160)
         elif mode == 1:
-            matmul.pass_f32(floats, first * 80, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 80)
+            matmul.pass_float(floats, first * 80, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 80)
         elif mode == 3:
             if cold:
                 blocks.fetch(octets, first * 320 + c0, stride, rows, c1 - c0)
-            matmul.pass_int8(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 320, xs)
+            matmul.pass_int8(
+                octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 320, xs
+            )
         elif mode == 4:
-            matmul.pass_e4m3(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, wide)
+            if cold:
+                blocks.fetch(octets, first * 320 + c0, stride, rows, c1 - c0)
+            matmul.pass_float(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 320)
         elif c1 - c0 <= FEW and n >= FEW:
             begin = base + s[L_B] + tile * s[L_X0]
             matmul.pass_few(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, turned, a0)
         else:
             begin = base + s[L_B] + tile * s[L_X0]
-            matmul.pass_f32(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, 0)
+            matmul.pass_float(pool, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, 0)
         if s[L_ONES] >= 0:
             matmul.pass_ones(pool, rows, x, sa, o + s[L_ONES], so, n)
 
@@ -192,7 +198,7 @@ def _compute(s, address, chips, state, memory, registers):
         elif op == ACCEPT:
             _accept(s, base, pool, token, last)
         else:
-            _vxm(s, base, pool, table[s[L_PATTERN], chip], cp, table[1, chip], position, rooms[4], rooms[5])
+            _vxm(s, base, pool, table[s[L_PATTERN], chip], cp, table[1, chip], position, rooms[3], rooms[4])
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -249,8 +255,8 @@ def run(
     a0, scratch = np.empty(320, np.float32), np.empty(512, np.float32)
     ids = np.empty(160, np.int64)
     turned = np.empty(max(64, token.size) * 320, np.float32)
-    xs, wide = np.empty(max(64, token.size) * 320, np.int16), np.empty(320 * 320, np.float32)
-    state = (table, pools, (a0, turned, xs, wide, scratch, ids), experts)
+    xs = np.empty(max(64, token.size) * 320, np.int16)
+    state = (table, pools, (a0, turned, xs, scratch, ids), experts)
     listed = (steps, address, source)
     memory, registers = (words, floats, octets), (token, position, last, cp, temperature, draw)
     number, shares = table.shape[1], claimed.size // done.size

@@ -287,9 +287,9 @@ class _Lowering:
         s0, s1 = self.rows[:, col.C_S0].tolist(), self.rows[:, col.C_S1].tolist()
         op = self.rows[:, col.C_OP].tolist()
         for r in range(len(last)):
-            for s in (s0[r], s1[r]):
-                if s >= 0:
-                    s = self.again.get(s, s)
+            for operand in (s0[r], s1[r]):
+                if operand >= 0:
+                    s = self.again.get(operand, operand)
                     last[s] = max(last[s], position[r])
         forwards = {int(Op.SEND), int(Op.RECEIVE), int(Op.INSTALL)}
         for r in self.order[::-1].tolist():  # SEND and RECEIVE, and planes, hold what they forward
@@ -359,8 +359,8 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
     pool, offset, stride = _Pool(), np.zeros(len(rows), dtype=np.int64), np.maximum(low.demand, 1)
     stride = np.minimum(stride, LANES)
     steps = np.zeros((len(rows), L_COLUMNS), dtype=np.int64)
-    for to, source in _COPIED:
-        steps[:, to] = rows[low.order, source]
+    for to, from_ in _COPIED:
+        steps[:, to] = rows[low.order, from_]
     for at, r in enumerate(low.order):
         _lower_row(low, int(r), at, steps, (offset, stride, pool))
     kept = low.acts()
@@ -375,7 +375,7 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
 
 
 def _places(low: _Lowering, memory: Memory) -> tuple[Int64, Int64]:
-    """By row of the timetable: first vector in memory, a PASS that of its tile, and the chip whose streams are read: int64[R, chips]."""
+    """By row of the timetable, int64[R, chips]: first vector in memory (of a PASS its tile), and the chip whose streams it reads."""
     flat, rows = low.flat, low.rows
     groups, chips = rows[:, col.C_GROUP], flat.plan.chips
     shift = np.where(groups >= 0, memory.group_first[groups] - groups * flat.table.group_vectors, 0)

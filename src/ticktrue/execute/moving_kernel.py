@@ -1,7 +1,7 @@
 """Rows that move values and compute nothing: between memory and streams, and from lane to lane.
 
-`s` is a row of the interpreter's list (`lower.L_*`). A call does the row on chips (first, end, size): those of first .. end - 1, the
-streams of chip c from float c * size of `pool` on. `octets` int8 is the memory of all chips, `address` int64[chips] a vector in it.
+`s` is a row of the interpreter's list (`lower.L_*`). A call does the row on chips (first, end, size): first .. end - 1, the
+streams of chip c from float c * size of `pool` on. `octets` int8 is the memory of all chips, `address` int64[chips] a vector.
 """
 
 import numba as nb

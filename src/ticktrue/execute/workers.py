@@ -1,12 +1,11 @@
 """Threads that share a step's chips. Within a segment no chip reads another's streams, so the order of chips cannot change a bit.
 
-A segment ends when every chip has done it. Chips are claimed in shares, two for a thread, each thread its own first (their memory is
-in its cache), so a thread whose core is busy with other work leaves shares to the others.
+A segment ends when every chip has done it. Chips are claimed in shares, two for a thread, each thread its own first (their memory
+is in its cache), so a thread whose core is busy with other work leaves shares to the others.
 """
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ class Workers:
         self.shares = 1 if self.threads == 1 else min(2 * self.threads, chips)
         self._pool = ThreadPoolExecutor(self.threads - 1, "ticktrue-chips") if self.threads > 1 else None
 
-    def run(self, lowered: Lowered, *args: Any) -> None:
+    def run(self, lowered: Lowered, *args: object) -> None:
         """One step: what `run` of the interpreter says, with `args` its arguments from `words` to `draw`.
 
         Raises:

@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 _F32, _I64 = ir.FloatType(), ir.IntType(64)
+_TWO_120 = 1329227995784915872903807060280344576.0
 LINE, READ, NEAR, DATA = 64, 0, 2, 1
 
 Vector = Any  # an llvmlite value; the library has no types
@@ -40,6 +41,20 @@ def _from_bf16(builder: ir.IRBuilder, raw: ir.Value, count: int) -> Vector:
     wide = ir.VectorType(ir.IntType(32), count)
     bits = builder.shl(builder.zext(raw, wide), ir.Constant(wide, [16] * count))
     return builder.bitcast(bits, ir.VectorType(_F32, count))
+
+
+def _from_e4m3(builder: ir.IRBuilder, raw: ir.Value, count: int) -> Vector:
+    """The bits of a float32 2^120 times too small, subnormal ones too, times 2^120: exact."""
+    wide, real = ir.VectorType(ir.IntType(32), count), ir.VectorType(_F32, count)
+
+    def lanes(number: int) -> Vector:
+        return ir.Constant(wide, [number] * count)
+
+    u = builder.zext(raw, wide)
+    size = builder.shl(builder.and_(u, lanes(0x7F)), lanes(20))
+    sign = builder.shl(builder.and_(u, lanes(0x80)), lanes(24))
+    small = builder.bitcast(builder.or_(size, sign), real)
+    return builder.fmul(small, ir.Constant(real, [_TWO_120] * count))
 
 
 def _as_it_is(_builder: ir.IRBuilder, raw: ir.Value, _count: int) -> Vector:
@@ -107,15 +122,24 @@ def fetch(_typing, tile, at, stride, rows, columns):
     return types.void(tile, at, stride, rows, columns), generate
 
 
-def _float_block(columns: int, events: int, convert: Convert) -> Any:
+_CONVERTED: dict[types.Type, Convert] = {
+    types.uint16: _from_bf16,
+    types.int8: _from_e4m3,
+    types.float32: _as_it_is,
+}
+
+
+def _float_block(columns: int, events: int) -> Any:
     """An intrinsic (tile, at, stride, rows, pool, x, sx, o, so, ahead): `events` sums of each of `columns` columns.
 
-    pool[o + e so + c] = sum over k of pool[x + e sx + k] * tile[at + k stride + c], from +0. The same elements `ahead` further on
-    are asked for meanwhile, for the tile that comes next.
+    pool[o + e so + c] = sum over k of pool[x + e sx + k] * tile[at + k stride + c], from +0. A tile of uint16 holds bf16, of int8
+    e4m3. The same elements `ahead` further on are asked for meanwhile, for the tile that comes next.
     """
 
     @intrinsic
     def block(_typing, tile, at, stride, rows, pool, x, sx, o, so, ahead):
+        convert = _CONVERTED[tile.dtype]
+
         def generate(context, builder, signature, arguments):
             tile_data = _data(context, builder, signature.args[0], arguments[0])
             pool_data = _data(context, builder, signature.args[4], arguments[4])
@@ -190,12 +214,8 @@ def _int8_block(columns: int, events: int) -> Any:
     return block
 
 
-bf16_64, bf16_32, bf16_16 = (_float_block(n, 1, _from_bf16) for n in (64, 32, 16))
-bf16_8, bf16_1 = (_float_block(n, 1, _from_bf16) for n in (8, 1))
-bf16_32x4, bf16_16x4, bf16_8x4 = (_float_block(n, 4, _from_bf16) for n in (32, 16, 8))
-f32_64, f32_32, f32_16 = (_float_block(n, 1, _as_it_is) for n in (64, 32, 16))
-f32_8, f32_1 = (_float_block(n, 1, _as_it_is) for n in (8, 1))
-f32_32x4, f32_8x4 = (_float_block(n, 4, _as_it_is) for n in (32, 8))
+float_64, float_32, float_16, float_8, float_1 = (_float_block(n, 1) for n in (64, 32, 16, 8, 1))
+float_32x4, float_16x4, float_8x4 = (_float_block(n, 4) for n in (32, 16, 8))
 int8_64, int8_32, int8_16 = (_int8_block(n, 1) for n in (64, 32, 16))
 int8_8, int8_1 = (_int8_block(n, 1) for n in (8, 1))
 int8_32x4, int8_16x4 = (_int8_block(n, 4) for n in (32, 16))

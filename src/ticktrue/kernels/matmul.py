@@ -8,24 +8,20 @@ import numpy as np
 from numba import njit
 
 from ticktrue.kernels import blocks
-from ticktrue.kernels.bits import e4m3_to_f32
 
 _ZERO = np.float32(0)
 
 _F = "float32[::1]"
 _I = ", int64"
+_TILES = ("uint16", "int8", "float32")
 SIGNATURES: dict[str, tuple[str, ...]] = {
     "_next": (f"UniTuple(int64, 2)({_I[2:]}{_I})",),
-    "_bf16_columns": (f"void(int64, uint16[::1]{_I * 3}, {_F}{_I * 5})",),
-    "_bf16_columns_4": (f"void(int64, uint16[::1]{_I * 3}, {_F}{_I * 5})",),
-    "_f32_columns": (f"void(int64, {_F}{_I * 3}, {_F}{_I * 5})",),
-    "_f32_columns_4": (f"void(int64, {_F}{_I * 3}, {_F}{_I * 5})",),
+    "_float_columns": tuple(f"void(int64, {kind}[::1]{_I * 3}, {_F}{_I * 5})" for kind in _TILES),
+    "_float_columns_4": tuple(f"void(int64, {kind}[::1]{_I * 3}, {_F}{_I * 5})" for kind in _TILES),
     "_int8_columns": (f"void(int64, int8[::1]{_I * 3}, int16[::1]{_I * 2}, {_F}{_I * 3})",),
     "_int8_columns_4": (f"void(int64, int8[::1]{_I * 3}, int16[::1]{_I * 2}, {_F}{_I * 3})",),
-    "pass_bf16": (f"void(uint16[::1]{_I * 5}, {_F}{_I * 6})",),
+    "pass_float": tuple(f"void({kind}[::1]{_I * 5}, {_F}{_I * 6})" for kind in _TILES),
     "pass_int8": (f"void(int8[::1]{_I * 5}, {_F}{_I * 6}, int16[::1])",),
-    "pass_e4m3": (f"void(int8[::1]{_I * 5}, {_F}{_I * 5}, {_F})",),
-    "pass_f32": (f"void({_F}{_I * 5}, {_F}{_I * 6})",),
     "pass_few": (f"void({_F}{_I * 5}, {_F}{_I * 5}, {_F}, {_F})",),
     "pass_ones": (f"void({_F}{_I * 6})",),
 }
@@ -50,40 +46,40 @@ def _next(c, n):
 
 
 @njit(cache=True, error_model="numpy")
-def _bf16_columns(width, tile, at, stride, rows, pool, x, sx, o, so, ahead):
+def _float_columns(width, tile, at, stride, rows, pool, x, sx, o, so, ahead):
     """A block of `width` columns, one event."""
     if width == 64:
-        blocks.bf16_64(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_64(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 32:
-        blocks.bf16_32(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_32(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 16:
-        blocks.bf16_16(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_16(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 8:
-        blocks.bf16_8(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_8(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     else:
-        blocks.bf16_1(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_1(tile, at, stride, rows, pool, x, sx, o, so, ahead)
 
 
 @njit(cache=True, error_model="numpy")
-def _bf16_columns_4(width, tile, at, stride, rows, pool, x, sx, o, so, ahead):
+def _float_columns_4(width, tile, at, stride, rows, pool, x, sx, o, so, ahead):
     """A block of `width` columns, four events that share one pass over the tile."""
     if width == 64:
-        blocks.bf16_32x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
-        blocks.bf16_32x4(tile, at + 32, stride, rows, pool, x, sx, o + 32, so, ahead)
+        blocks.float_32x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_32x4(tile, at + 32, stride, rows, pool, x, sx, o + 32, so, ahead)
     elif width == 32:
-        blocks.bf16_32x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_32x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 16:
-        blocks.bf16_16x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_16x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 8:
-        blocks.bf16_8x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_8x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     else:
         for e in range(4):
-            blocks.bf16_1(tile, at, stride, rows, pool, x + e * sx, sx, o + e * so, so, ahead)
+            blocks.float_1(tile, at, stride, rows, pool, x + e * sx, sx, o + e * so, so, ahead)
 
 
 @njit(cache=True, error_model="numpy")
-def pass_bf16(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, ahead):
-    """out[e][c] = sum over k of x[e][k] * tile[k][c] for c0 <= c < c1, bf16 tile in memory.
+def pass_float(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, ahead):
+    """out[e][c] = sum over k of x[e][k] * tile[k][c] for c0 <= c < c1; a tile of bf16 (uint16), e4m3 (int8) or float32.
 
     The tile that is wanted next lies `ahead` elements further on and has this one's shape: it is fetched meanwhile. 0: none does.
     """
@@ -94,10 +90,10 @@ def pass_bf16(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, ahead)
         from_, to = at + c0 + c, o + c0 + c
         e = 0
         while e + 4 <= events:
-            _bf16_columns_4(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so, ahead)
+            _float_columns_4(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so, ahead)
             e += 4
         while e < events:
-            _bf16_columns(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so, ahead)
+            _float_columns(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so, ahead)
             e += 1
 
 
@@ -133,7 +129,7 @@ def _int8_columns_4(width, tile, at, stride, pairs, xs, x, sx, pool, o, so, ahea
 
 @njit(cache=True, error_model="numpy")
 def pass_int8(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, ahead, xs):
-    """As `pass_bf16` for an int8 tile (row 8): integers, so the order is free; `at`, `stride` in bytes.
+    """As `pass_float` for an int8 tile (row 8): integers, so the order is free; `at`, `stride` in bytes.
 
     `xs` int16[events * rows] is room for the activations. Every sum is an integer below 2^24, exact in float32.
     """
@@ -148,7 +144,9 @@ def pass_int8(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, ahead,
         from_, to = at + c0 + c, o + c0 + c
         e = 0
         while e + 4 <= events:
-            _int8_columns_4(width, tile, from_, stride, pairs, xs, e * rows, rows, pool, to + e * so, so, ahead)
+            _int8_columns_4(
+                width, tile, from_, stride, pairs, xs, e * rows, rows, pool, to + e * so, so, ahead
+            )
             e += 4
         while e < events:
             _int8_columns(width, tile, from_, stride, pairs, xs, e * rows, rows, pool, to + e * so, so, ahead)
@@ -164,68 +162,8 @@ def pass_int8(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, ahead,
 
 
 @njit(cache=True, error_model="numpy")
-def pass_e4m3(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, wide):
-    """As `pass_bf16` for an e4m3 tile (row 9), widened row by row into `wide` float32[rows * 320] first."""
-    n = c1 - c0
-    for k in range(rows):
-        s = at + c0 + k * stride
-        r = tile[s : s + n]
-        w = wide[k * 320 : k * 320 + n]
-        for c in range(n):
-            w[c] = e4m3_to_f32(np.uint8(r[c]))
-    pass_f32(wide, 0, 320, rows, 0, n, pool, x, sx, o + c0, so, events, 0)
-
-
-@njit(cache=True, error_model="numpy")
-def _f32_columns(width, tile, at, stride, rows, pool, x, sx, o, so, ahead):
-    """A block of `width` columns, one event."""
-    if width == 64:
-        blocks.f32_64(tile, at, stride, rows, pool, x, sx, o, so, ahead)
-    elif width == 32:
-        blocks.f32_32(tile, at, stride, rows, pool, x, sx, o, so, ahead)
-    elif width == 16:
-        blocks.f32_16(tile, at, stride, rows, pool, x, sx, o, so, ahead)
-    elif width == 8:
-        blocks.f32_8(tile, at, stride, rows, pool, x, sx, o, so, ahead)
-    else:
-        blocks.f32_1(tile, at, stride, rows, pool, x, sx, o, so, ahead)
-
-
-@njit(cache=True, error_model="numpy")
-def _f32_columns_4(width, tile, at, stride, rows, pool, x, sx, o, so, ahead):
-    """A block of `width` columns, four events."""
-    if width == 64:
-        blocks.f32_32x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
-        blocks.f32_32x4(tile, at + 32, stride, rows, pool, x, sx, o + 32, so, ahead)
-    elif width == 32:
-        blocks.f32_32x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
-    elif width == 8:
-        blocks.f32_8x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
-    else:
-        for e in range(4):
-            _f32_columns(width, tile, at, stride, rows, pool, x + e * sx, sx, o + e * so, so, ahead)
-
-
-@njit(cache=True, error_model="numpy")
-def pass_f32(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, ahead):
-    """As `pass_bf16` for a float32 tile (in memory or in the pool)."""
-    n, done = c1 - c0, 0
-    while done < n:
-        c, width = _next(done, n)
-        done = c + width
-        from_, to = at + c0 + c, o + c0 + c
-        e = 0
-        while e + 4 <= events:
-            _f32_columns_4(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so, ahead)
-            e += 4
-        while e < events:
-            _f32_columns(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so, ahead)
-            e += 1
-
-
-@njit(cache=True, error_model="numpy")
 def pass_few(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, turned, sums):
-    """As `pass_f32` where columns are few and events many: SIMD lanes are 64 events, k still ascends in each.
+    """As `pass_float` where columns are few and events many: SIMD lanes are 64 events, k still ascends in each.
 
     `turned` is float32 scratch of 64 * rows, `sums` of 64.
     """

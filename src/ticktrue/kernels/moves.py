@@ -106,9 +106,7 @@ def _mover(
                 _at(context, builder, signature.args[0], arguments[0], arguments[1]),
                 _at(context, builder, signature.args[2], arguments[2], arguments[3]),
             )
-            x, z = (
-                builder.bitcast(end, kind.as_pointer()) for end, kind in zip(ends, elements, strict=True)
-            )
+            x, z = (builder.bitcast(end, kind.as_pointer()) for end, kind in zip(ends, elements, strict=True))
 
             def body(i, lanes):
                 value = builder.load(_vector(builder, builder.gep(x, [i]), lanes), align=1)
@@ -184,7 +182,11 @@ def _to_int8(builder: Any, value: Value, lanes: int) -> Value:
     return builder.fptosi(value, ir.VectorType(_I8, lanes))
 
 
-_LOADED, _STORED, _SHIFTED = (types.int8, types.float32), (types.float32, types.int8), (types.float32, types.float32)
+_LOADED, _STORED, _SHIFTED = (
+    (types.int8, types.float32),
+    (types.float32, types.int8),
+    (types.float32, types.float32),
+)
 copy = _mover(_LOADED, (_F32, _F32), _same)
 widen = _mover(_LOADED, (_I16, _F32), _widened)
 widen_int8 = _mover(_LOADED, (_I8, _F32), _from_int8)

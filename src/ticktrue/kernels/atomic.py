@@ -17,7 +17,7 @@ def _pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     return cgutils.get_item_pointer(context, builder, signature.args[0], array, [args[1]])
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def claim(_typing: Any, array: Any, index: Any) -> Any:
     """array[index] becomes 1; its old value, so 0 for the one thread that was first."""
 
@@ -28,7 +28,7 @@ def claim(_typing: Any, array: Any, index: Any) -> Any:
     return types.int64(array, index), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def add(_typing: Any, array: Any, index: Any) -> Any:
     """array[index] grows by 1; its old value."""
 
@@ -39,7 +39,7 @@ def add(_typing: Any, array: Any, index: Any) -> Any:
     return types.int64(array, index), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def load(_typing: Any, array: Any, index: Any) -> Any:
     """array[index] as the other threads left it."""
 
