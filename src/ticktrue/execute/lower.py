@@ -375,7 +375,7 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
 
 
 def _places(low: _Lowering, memory: Memory) -> tuple[Int64, Int64]:
-    """By row of the timetable, int64[R, chips]: first vector in memory (of a PASS its tile), and the chip whose streams it reads."""
+    """By row of the timetable, int64[R, chips]: first vector in memory (of a PASS its tile), the chip whose streams it reads."""
     flat, rows = low.flat, low.rows
     groups, chips = rows[:, col.C_GROUP], flat.plan.chips
     shift = np.where(groups >= 0, memory.group_first[groups] - groups * flat.table.group_vectors, 0)
