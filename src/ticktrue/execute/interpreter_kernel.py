@@ -93,31 +93,48 @@ def _zero_rest(s, base, pool, events, used):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _vxm(s, base, pool, rank, cp, c, position, scratch, ids):
+def _lane_by_lane(s, base, pool):
+    """Rows whose lane c of event e reads but lane c of event e; whether this is one."""
     op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
     a, sa, b, sb, o, so = base + s[L_A], s[L_SA], base + s[L_B], s[L_SB], base + s[L_O], s[L_SO]
+    one = op == CONVERT or op == SCALE or op == SOFTCAP
+    if not (one or op == ADD or op == MUL or op == EXP or op == SILU_MUL or op == GELU_MUL):
+        return False
+    used = width
+    if sa == width and so == width and (one or sb == width):  # no gaps: as if one event
+        events, width = 1, events * width
     if op == CONVERT and s[L_DTYPE] == E4M3:
         lanes.convert_e4m3(pool, a, sa, o, so, events, width)
     elif op == CONVERT:
         lanes.convert(pool, a, sa, o, so, events, width)
-    elif op == TILE_SCALE:
-        lanes.tile_scale(pool, a, sa, o, so, events, min(s[L_SA], 320), s[L_DTYPE] - INT8)
-    elif op == QUANTISE:
-        lanes.quantise(pool, a, sa, b, sb, o, so, events, width, s[L_DTYPE] - INT8)
+    elif op == SCALE:
+        lanes.scale(pool, a, sa, o, so, events, width, u32_as_f32(np.uint32(s[L_X0])))
+    elif op == SOFTCAP:
+        lanes.softcap(pool, a, sa, o, so, events, width, u32_as_f32(np.uint32(s[L_X0])))
     elif op == ADD:
         lanes.add(pool, a, sa, b, sb, o, so, events, width)
     elif op == MUL:
         lanes.mul(pool, a, sa, b, sb, o, so, events, width)
-    elif op == SCALE:
-        lanes.scale(pool, a, sa, o, so, events, width, u32_as_f32(np.uint32(s[L_X0])))
     elif op == EXP:
         lanes.exp_sub(pool, a, sa, b, sb, o, so, events, width)
     elif op == SILU_MUL:
         lanes.silu_mul(pool, a, sa, b, sb, o, so, events, width)
-    elif op == GELU_MUL:
+    else:
         lanes.gelu_mul(pool, a, sa, b, sb, o, so, events, width)
-    elif op == SOFTCAP:
-        lanes.softcap(pool, a, sa, o, so, events, width, u32_as_f32(np.uint32(s[L_X0])))
+    _zero_rest(s, base, pool, s[L_N] * s[L_M], used)
+    return True
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _vxm(s, base, pool, rank, cp, c, position, scratch, ids):
+    if _lane_by_lane(s, base, pool):
+        return
+    op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
+    a, sa, b, sb, o, so = base + s[L_A], s[L_SA], base + s[L_B], s[L_SB], base + s[L_O], s[L_SO]
+    if op == TILE_SCALE:
+        lanes.tile_scale(pool, a, sa, o, so, events, min(s[L_SA], 320), s[L_DTYPE] - INT8)
+    elif op == QUANTISE:
+        lanes.quantise(pool, a, sa, b, sb, o, so, events, width, s[L_DTYPE] - INT8)
     elif op == MASK:
         pos = position[s[L_A3] * s[L_X0]]
         attend.mask(pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, c, pos, s[L_A1], s[L_A2])

@@ -7,7 +7,7 @@ pool; a tile lies in memory (bf16, int8, e4m3 or float32) or in the pool. Offset
 import numpy as np
 from numba import njit
 
-from ticktrue.kernels import blocks
+from ticktrue.kernels import blocks, moves
 
 _ZERO = np.float32(0)
 
@@ -169,10 +169,14 @@ def pass_few(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, turned,
     """
     for first in range(0, events, 64):
         n = min(64, events - first)
+        whole, deep = n // 16 * 16, rows // 16 * 16
+        for e in range(0, whole, 16):
+            for k in range(0, deep, 16):
+                moves.turn(pool, x + (first + e) * sx + k, sx, turned, k * 64 + e, 64)
         for e in range(n):
             begin = x + (first + e) * sx
             row = pool[begin : begin + rows]
-            for k in range(rows):
+            for k in range(deep if e < whole else 0, rows):
                 turned[k * 64 + e] = row[k]
         for c in range(c0, c1):
             for e in range(n):

@@ -170,6 +170,47 @@ def _strided() -> Any:
     return take
 
 
+def _turned() -> Any:
+    """An intrinsic (source, a, step, room, o, to): room[o + i to + j] = source[a + j step + i] for i, j < 16."""
+
+    def woven(builder, rows, apart):
+        """Rows `apart` from each other exchange blocks of `apart` lanes: the second half of one, the first of the other."""
+        out = list(rows)
+        for i in range(_LANES):
+            if i & apart == 0:
+                low, high = rows[i], rows[i + apart]
+                first = [j if j & apart == 0 else _LANES + j - apart for j in range(_LANES)]
+                second = [j + apart if j & apart == 0 else _LANES + j for j in range(_LANES)]
+                for at, picked in ((i, first), (i + apart, second)):
+                    kind = ir.VectorType(_I32, _LANES)
+                    out[at] = builder.shuffle_vector(low, high, ir.Constant(kind, picked))
+        return out
+
+    @intrinsic
+    def turn(_typing, source, a, step, room, o, to):
+        if source.dtype != types.float32 or room.dtype != types.float32:
+            return None
+
+        def generate(context, builder, signature, arguments):
+            x = _at(context, builder, signature.args[0], arguments[0], arguments[1])
+            z = _at(context, builder, signature.args[3], arguments[3], arguments[4])
+
+            def row(pointer, stride, i):
+                at = builder.gep(pointer, [builder.mul(stride, ir.Constant(_I64, i))])
+                return _vector(builder, at, _LANES)
+
+            rows = [builder.load(row(x, arguments[2], i), align=4) for i in range(_LANES)]
+            for apart in (1, 2, 4, 8):
+                rows = woven(builder, rows, apart)
+            for i, value in enumerate(rows):
+                builder.store(value, row(z, arguments[5], i), align=4)
+            return context.get_dummy_value()
+
+        return types.void(source, a, step, room, o, to), generate
+
+    return turn
+
+
 def _same(_builder: Any, value: Value, _lanes: int) -> Value:
     return value
 
@@ -196,4 +237,5 @@ narrow = _mover(_STORED, (_F32, _I16), _rounded)
 narrow_int8 = _mover(_STORED, (_F32, _I8), _to_int8)
 shift = _mover(_SHIFTED, (_F32, _F32), _same)
 strided = _strided()
+turn = _turned()
 fill = _filler()

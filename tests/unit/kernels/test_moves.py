@@ -151,3 +151,22 @@ def test_a_count_below_one_moves_nothing_and_strides_are_kept() -> None:
     _strided(values, 2, 7, room, 4, 8)
     assert (room[4:12] == values[2::7][:8]).all()
     assert _guarded(room, 4, 12)
+
+
+@pytest.mark.parametrize("events", [16, 40, 64, 67, 130])
+@pytest.mark.parametrize("rows", [15, 16, 64, 80])
+def test_few_columns_and_many_events_sum_as_many_columns_do(events: int, rows: int) -> None:
+    """Events in SIMD lanes (blocks of 16 turned in registers, the rest one by one) against columns in them."""
+    rng = np.random.default_rng(events * rows)
+    columns, stride = 3, 5
+    tile = rng.standard_normal(rows * stride).astype(np.float32)
+    x = rng.standard_normal(events * (rows + 2)).astype(np.float32)
+    pools = [np.concatenate([x, np.full(events * columns, GUARD)]) for _ in range(2)]
+    few, many = pools
+    turned, sums = np.empty(64 * rows, np.float32), np.empty(64, np.float32)
+    matmul.pass_few(
+        tile, 1, stride, rows, 0, columns, few, 0, rows + 2, x.size, columns, events, turned, sums
+    )
+    matmul.pass_float(tile, 1, stride, rows, 0, columns, many, 0, rows + 2, x.size, columns, events, 0)
+    assert _same(few, many)
+    assert _same(few[: x.size], x)
