@@ -27,6 +27,8 @@ _VERBS = (
     ("time", "Cycles of a program, where they go, and on what assumptions they rest."),
     ("inspect", "What a program holds: summary, text form, or the timeline of a layer."),
     ("diff", "Differences between two programs."),
+    ("fit", "Which systems hold a model: bytes by number format, and how many chips it takes."),
+    ("opcheck", "What of a model's architecture is covered, before anyone plans a migration."),
     ("explain", "What a violation code means, and what to do."),
 )
 _GROUPS = (

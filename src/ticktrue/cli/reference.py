@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from ticktrue.cli import documents
+from ticktrue.cli import documents, plan_documents
 from ticktrue.cli.main import VERBS, make_app
 
 WIDTH = 100
@@ -18,7 +18,8 @@ WIDTH = 100
 
 def document_types() -> tuple[type[documents.Document], ...]:
     """Every kind of document, by name."""
-    found = [t for t in vars(documents).values() if isinstance(t, type) and issubclass(t, documents.Document)]
+    every = {**vars(documents), **vars(plan_documents)}.values()
+    found = {t for t in every if isinstance(t, type) and issubclass(t, documents.Document)}
     return tuple(sorted((t for t in found if t is not documents.Document), key=lambda t: t.__name__))
 
 

@@ -6,7 +6,7 @@ from ticktrue.compile.build import build_layers
 from ticktrue.graph.types import Graph, Node
 from ticktrue.hw import System
 from ticktrue.partition import ShardedGraph
-from ticktrue.place.image import layer_of
+from ticktrue.place.fill import layer_of
 from ticktrue.program import Image, Region, Timetable
 from ticktrue.schedule import schedule
 from ticktrue.schedule.clock import deskew_period

@@ -1,6 +1,5 @@
 """Shards -> SRAM: which region lies in which bank group, what does not fit, and the scratch of one timetable."""
 
-import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +9,8 @@ from ticktrue.hw import System
 from ticktrue.isa import OpTable
 from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
 from ticktrue.partition import ShardedGraph, kv_degree, legal_degrees, make_plan, partition, rings_of
-from ticktrue.place.layout import SCORE, Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
+from ticktrue.place.fill import Wanted, fill_groups, layer_of
+from ticktrue.place.layout import Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
 from ticktrue.program import Image, ImageKey, Packing, Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
@@ -79,65 +79,24 @@ def _state(sharded: ShardedGraph, slots: int) -> list[Region]:
     return out
 
 
-_LAYER = re.compile(r"(?:L|layers\.)(\d+)\.(.+)")
-_PERIODS = (1, 2, 3, 4, 5, 6)
-
-
-def layer_of(name: str) -> tuple[int, str]:
-    """Layer that a region belongs to and its name within the layer; (-1, name) where it belongs to none."""
-    found = _LAYER.fullmatch(name)
-    return (int(found[1]), found[2]) if found else (-1, name)
-
-
-def _tracks(wanted: list[Region], period: int) -> list[list[Region]]:
-    """What is placed together: regions of one kind of every `period`-th layer, in order of layers; others alone.
-
-    Layers that lie alike, `period` layers apart, can be one loop of a timetable (docs/adr/0015). Period 0: every region alone.
-    """
-    tracks: dict[tuple[int, str], list[Region]] = {}
-    for w in wanted:
-        layer, name = layer_of(w.name)
-        tracks.setdefault((layer % period, name) if period and layer >= 0 else (-1, w.name), []).append(w)
-    return [sorted(track, key=lambda w: layer_of(w.name)[0]) for track in tracks.values()]
+def _wanted(region: Region) -> Wanted:
+    keys = region.cls == RegionClass.STATE and region.p0 % 2 == 0
+    return Wanted(region.name, *layer_of(region.name), region.vectors, keys)
 
 
 def _place_all(
     wanted: list[Region], fixed: list[list[Region]], table: OpTable
 ) -> tuple[list[Region], list[int]]:
-    """Gives every region a bank group and a base; `fixed[g]` regions come first in group g. Also the fill of each group.
-
-    Layers lie as alike as still fits: all of them, every second, and so on; else what fills the groups most evenly.
-    """
-    fill = [0] * table.mem_groups
-    out: list[Region] = []
-    for period in (*_PERIODS, 0):
-        out, fill = _place_tracks(_tracks(wanted, period), fixed, table.mem_groups, apart=period > 0)
-        if max(fill) <= table.group_vectors:
-            break
-    return out, fill
-
-
-def _place_tracks(
-    tracks: list[list[Region]], fixed: list[list[Region]], groups: int, *, apart: bool
-) -> tuple[list[Region], list[int]]:
-    """Each track as a whole into the bank group that is least full, the largest first.
-
-    `apart`: keys lie apart from the scores, which are written and read while keys stream.
-    """
-    fill = [0] * groups
+    """Gives every region a bank group and a base; `fixed[g]` regions come first in group g. Also the fill of each group."""
+    start = [0] * table.mem_groups
     out: list[Region] = []
     for group, regions in enumerate(fixed):
         for r in regions:
-            out.append(replace(r, group=group, base=fill[group]))
-            fill[group] += r.vectors
-    for track in sorted(tracks, key=lambda t: (-sum(w.vectors for w in t), t[0].name)):
-        keys = track[0].cls == RegionClass.STATE and track[0].p0 % 2 == 0
-        open_to = [g for g in range(groups) if not (apart and keys and g == SCORE % groups)] or [0]
-        group = min(open_to, key=lambda g: fill[g])
-        for w in track:
-            out.append(replace(w, group=group, base=fill[group]))
-            fill[group] += w.vectors
-    return out, fill
+            out.append(replace(r, group=group, base=start[group]))
+            start[group] += r.vectors
+    filled = fill_groups([_wanted(r) for r in wanted], start, table.group_vectors)
+    out += [replace(wanted[s.index], group=s.group, base=s.base) for s in filled.spots]
+    return out, list(filled.fill)
 
 
 def _arenas(slots: list[Slot], groups: int) -> list[int]:

@@ -1,6 +1,8 @@
 """Packed narrow shards: pieces of one network phase side by side in tiles of 320 columns."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from ticktrue.isa.ops import LANES
 
@@ -15,12 +17,12 @@ class Matrix:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Columns of one K tile of one record that lie in one tile: lanes lane .. lane + cols - 1.
 
     `record` counts 320-column records of the matrix from `Matrix.first`; `column` is the shard column of the first lane;
-    `to_lane` its lane in the record; `partial` the number of its partial sum among those of the record.
+    `to_lane` its lane in the record; `partial` the number of its partial sum among those of the record. A named tuple, for a
+    large model on few chips has thousands.
     """
 
     matrix: int
@@ -64,8 +66,7 @@ class Packed:
         return sum(sum(p) for p in self.partials)
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
+class _Whole(NamedTuple):
     """A piece before it meets tile edges."""
 
     rows: int
@@ -87,6 +88,7 @@ def _wholes(matrices: tuple[Matrix, ...], depth: int) -> list[_Whole]:
     return sorted(out, key=lambda w: (-w.rows, w.matrix, w.k_tile, w.column))
 
 
+@lru_cache(maxsize=256)
 def pack(matrices: tuple[Matrix, ...], depth: int, lanes: int = 160) -> Packed:
     """Packs the pieces of one phase.
 

@@ -12,7 +12,7 @@ from ticktrue.compile import Options, compile_image
 from ticktrue.errors import DoesNotFit
 from ticktrue.hw import load_system
 from ticktrue.isa import OpTable
-from ticktrue.place.image import layer_of
+from ticktrue.place.fill import layer_of
 from ticktrue.place.layout import SCORE
 from ticktrue.program import RegionClass
 

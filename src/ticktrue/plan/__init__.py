@@ -1,0 +1,1 @@
+"""What would it deliver: which systems hold a model, and what of a model is covered."""
