@@ -21,7 +21,7 @@ from ticktrue.units import Bytes, ceil_div
 KV_FORMATS = ("auto", "fp8")
 MAX_SLOTS = 4_096
 MAX_TOKENS = 256
-NO_PIPELINE = "no pipeline holds it either: a layer, or the embedding, is too much for the chips of any group or their bank groups"
+NO_PIPELINE = "no pipeline holds it either: a layer or the embedding is too much for the chips of any group or their bank groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Row:
     """A model in one format on `stages` groups of `group_chips` chips.
 
     `bytes_per_chip` are those of the fullest stage, by region class in `by_class`; `over_bytes` are too many, for the chip or for
-    its fullest bank group of `group_bytes`; `largest` is its largest region, which lies in one group. `compiled`: a program can be
-    made today; `why` says why not. `systems`: how many systems that is.
+    its fullest bank group of `group_bytes`; `largest` is its largest region, which lies in one group. `compiled`: a program
+    can be made today; `why` says why not. `systems`: how many systems that is.
     """
 
     system: str

@@ -56,6 +56,7 @@ def test_gemma_4_31b_layers_one_by_one() -> None:
     [
         ("llama-3.1-8b", 8_030_261_248, 65_536),
         ("llama-3.1-70b", 70_553_706_496, 163_840),
+        ("llama-3.3-70b", 70_553_706_496, 163_840),
         ("qwen3-32b", 32_762_123_264, 131_072),
     ],
 )
@@ -72,6 +73,8 @@ def test_dense_models(name: str, exact: int, cache: int) -> None:
         ("gpt-oss-20b", 20.91, 4.19, 24 * 1_024),
         ("deepseek-v3", 671.03, 37.55, 35_136),
         ("kimi-k2", 1_026.41, 32.86, 35_136),
+        # a proxy: 1.998 T, and 85.90 B active besides the input embedding of 2.47 B, as its source counts
+        ("gpt-oss-2t-proxy", 1_998.34, 88.38, 48 * 4_096),
     ],
 )
 def test_mixtures(name: str, billions: float, active: float, cache: int) -> None:
@@ -81,8 +84,30 @@ def test_mixtures(name: str, billions: float, active: float, cache: int) -> None
 
 
 def test_every_shape_is_covered_here() -> None:
-    covered = {"gemma-4-31b", "llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "qwen3-235b-a22b", "gpt-oss-120b"}
-    assert set(known_shapes()) == covered | {"gpt-oss-20b", "deepseek-v3", "kimi-k2"}
+    covered = {
+        "gemma-4-31b",
+        "llama-3.1-8b",
+        "llama-3.1-70b",
+        "llama-3.3-70b",
+        "qwen3-32b",
+        "qwen3-235b-a22b",
+    }
+    planned = {"gpt-oss-20b", "gpt-oss-120b", "gpt-oss-2t-proxy", "deepseek-v3", "kimi-k2"}
+    assert set(known_shapes()) == covered | planned
+
+
+def test_each_shape_has_its_source_on_the_page() -> None:
+    import ticktrue.model
+
+    page = (Path(ticktrue.model.__file__).parent / "configs" / "README.md").read_text(encoding="utf-8")
+    assert [name for name in known_shapes() if f"`{name}.json`" not in page] == []
+    assert "**not a published model**" in page
+
+
+def test_the_proxy_counts_what_its_source_counts() -> None:
+    spec = known_spec("gpt-oss-2t-proxy")
+    assert parameters(spec) == 1_998_335_932_416
+    assert active_parameters(spec) - spec.vocab * spec.hidden == 85_904_160_768
 
 
 @pytest.mark.parametrize("family", FAMILIES)
