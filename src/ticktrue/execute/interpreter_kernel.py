@@ -281,7 +281,7 @@ def _zero_rest(s, pool, events, used):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _vxm(s, pool, rank, cp, c, position, scratch, ids):
+def _vxm(s, pool, rank, cp, position, scratch, ids):
     op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
     a, sa, b, sb, o, so = s[L_A], s[L_SA], s[L_B], s[L_SB], s[L_O], s[L_SO]
     if op == CONVERT and s[L_DTYPE] == E4M3:
@@ -308,7 +308,7 @@ def _vxm(s, pool, rank, cp, c, position, scratch, ids):
         lanes.softcap(pool, a, sa, o, so, events, width, u32_as_f32(np.uint32(s[L_X0])))
     elif op == MASK:
         pos = position[s[L_A3] * s[L_X0]]
-        attend.mask(pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, c, pos, s[L_A1], s[L_A2])
+        attend.mask(pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, rank, pos, s[L_A1], s[L_A2])
     elif op == COMBINE:
         attend.combine(pool, a, sa, b, sb, o, so, events, s[L_X0])
     elif op == DIVIDE:
@@ -371,9 +371,10 @@ def _accept(s, pool, token, last):
 
 @nb.njit(cache=True, error_model="numpy", nogil=True)
 def run(
-    steps, address, peer, table, words, floats, octets, pools, token, position, last, cp, temperature, draw
+    steps, address, peer, table, words, floats, octets, pools, token, position, last, sizes, temperature, draw
 ):
-    """One step. `pools` float32[chips, floats]; `table` int64[chips, 3]: a chip's index in each pattern.
+    """One step. `pools` float32[chips, floats]; `table` int64[chips, patterns]: a chip's rank in each pattern,
+    of `sizes` int64[patterns] chips.
 
     `token`, `position` int64[S * T]; `last` int64[S]: a slot's last valid token. `temperature` float32[rows] and `draw`
     uint32[rows, 3] (seed low, seed high, choice): registers by row of logits.
@@ -390,7 +391,7 @@ def run(
             continue
         for chip in range(pools.shape[0]):
             pool = pools[chip]
-            c = table[chip, 1]
+            c, cp = table[chip, s[L_PATTERN]], sizes[s[L_PATTERN]]
             if op == LOAD or op == GATHER:
                 if s[L_SO] > 0:
                     _load(
@@ -425,8 +426,8 @@ def run(
             elif op == TRANSPOSE or op == SPREAD or op == BROADCAST or op == INSERT:
                 _reshape(s, pool)
             elif op == NOISE:
-                _noise(s, pool, table[chip, s[L_PATTERN]], position, last, temperature, draw)
+                _noise(s, pool, c, position, last, temperature, draw)
             elif op == ACCEPT:
                 _accept(s, pool, token, last)
             else:
-                _vxm(s, pool, table[chip, s[L_PATTERN]], cp, c, position, scratch, ids)
+                _vxm(s, pool, c, cp, position, scratch, ids)

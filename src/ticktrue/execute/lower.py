@@ -32,13 +32,17 @@ MODE_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """`steps` int64[R, L_COLUMNS] in issue order; `address`, `peer` int64[chips, R]; pool floats per chip."""
+    """`steps` int64[R, L_COLUMNS] in issue order; `address`, `peer` int64[chips, R]; pool floats per chip.
+
+    `table` int64[chips, patterns]: rank of a chip in each pattern; `sizes` int64[patterns]: chips of its group.
+    """
 
     steps: Int64
     address: Int64
     peer: Int64
     pool: int
     table: Int64
+    sizes: Int64
 
 
 def _defined_lanes(flat: Flat) -> list[int]:
@@ -292,10 +296,11 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
     address = np.stack([flat.address(c) + shift + c * memory.vectors for c in range(chips)])
     peer = np.stack([flat.peer(c) for c in range(chips)])
     table = np.array(
-        [[flat.plan.rank(p, c) for p in range(col.PATTERNS)] for c in range(chips)], dtype=np.int64
+        [[flat.plan.rank(p, c) for p in range(flat.plan.patterns)] for c in range(chips)], dtype=np.int64
     )
+    sizes = np.array([flat.plan.size(p) for p in range(flat.plan.patterns)], dtype=np.int64)
     return Lowered(
-        steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table
+        steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table, sizes
     )
 
 

@@ -81,7 +81,7 @@ class Machine:
         lowered, pools = self._prepare(timetable)
         memory = self.memory
         run(lowered.steps, lowered.address, lowered.peer, lowered.table, memory.words, memory.floats, memory.octets, pools, token,
-            position, last, self.image.key.plan.cp, *draw_registers(kind, draws))  # fmt: skip
+            position, last, lowered.sizes, *draw_registers(kind, draws))  # fmt: skip
         return self._result(timetable)
 
     def _registers(

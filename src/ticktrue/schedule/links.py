@@ -48,8 +48,8 @@ def link_times(plan: Plan, system: System) -> LinkTimes:
     due = np.zeros_like(latency)
     for tier in (far, ~far):
         due[tier] = latency[tier].max(initial=0)
-    out = np.zeros((3, col.PATTERNS), dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    out = np.zeros((3, plan.patterns), dtype=np.int64)
+    for pattern in range(plan.patterns):
         peers = plan.reach(pattern)[:, 1:]
         if peers.size:
             pair = (np.arange(plan.chips)[:, None], peers)
