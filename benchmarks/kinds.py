@@ -1,7 +1,8 @@
 """Decode cycles of Gemma 4 31B shapes with one number of head groups for both kinds of attention, and with one for each.
 
-Run: python benchmarks/kinds.py LAYERS CHIPS CONTEXT... [--prove]. Shapes only, no weights: fp8 with a bf16 cache, T = 1, `groq3-lpx`. The
-first LAYERS layers of the 31B, every sixth of which has full attention (4 KV heads of 512), the others windows of 1,024 (16 of 256).
+Run: python benchmarks/kinds.py LAYERS CHIPS CONTEXT... [--prove]. Shapes only, no weights: fp8 with a bf16 cache, T = 1,
+`groq3-lpx`. The first LAYERS layers of the 31B, every sixth of which has full attention (4 KV heads of 512), the others
+windows of 1,024 (16 of 256).
 With --prove each timetable is verified and its dataflow digest compared with the graph's before it is counted.
 """
 
@@ -32,12 +33,12 @@ COMMON, OWN = (4,), (4, 16)
 def shortened(layers: int, vocab: int) -> ModelSpec:
     """The 31B with fewer layers, and words where `vocab` is not 0."""
     spec = known_spec("gemma-4-31b")
-    return replace(
-        spec, layers=layers, layer_kinds=spec.layer_kinds[:layers], vocab=vocab or spec.vocab
-    )
+    return replace(spec, layers=layers, layer_kinds=spec.layer_kinds[:layers], vocab=vocab or spec.vocab)
 
 
-def measure(spec: ModelSpec, system: System, heads: tuple[int, ...], contexts: list[int], *, prove: bool) -> None:
+def measure(
+    spec: ModelSpec, system: System, heads: tuple[int, ...], contexts: list[int], *, prove: bool
+) -> None:
     """Prints a line for each context."""
     options = Options("fp8", max(contexts), slots=1, t_max=1, heads=heads)
     image = compile_image(spec, system, options)
@@ -71,7 +72,12 @@ def main() -> None:
     p.add_argument("chips", type=int)
     p.add_argument("contexts", type=int, nargs="+")
     p.add_argument("--prove", action="store_true")
-    p.add_argument("--heads", nargs="*", default=[], help="head groups: of both, or of full and of sliding attention (4,16)")
+    p.add_argument(
+        "--heads",
+        nargs="*",
+        default=[],
+        help="head groups: of both, or of full and of sliding attention (4,16)",
+    )
     p.add_argument("--vocab", type=int, default=0, help="fewer words, so that few chips hold them")
     a = p.parse_args()
     system = load_system("groq3-lpx").subset(a.chips)

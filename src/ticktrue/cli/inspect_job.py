@@ -92,8 +92,8 @@ def _document(source: ProgramFile) -> InspectDocument:
         **header(sys.argv[1:]), file=source.where, program_sha256=source.decoded.computed, intact=source.decoded.intact,
         model=image.key.model, spec_sha256=image.key.spec, weights_sha256=image.key.weights, system=image.key.system,
         facts_sha256=image.key.facts, format=image.key.fmt, hypothetical=image.key.hypothetical, chips=image.key.plan.chips,
-        heads_degree=grids[0].h, context_degree=grids[0].cp, head_groups=tuple(g.h for g in grids), max_model_len=image.key.max_context,
-        regions=bytes_by_class(source), pieces=len(image.pieces), tensors=len(image.tensors),
+        heads_degree=grids[0].h, context_degree=grids[0].cp, head_groups=tuple(g.h for g in grids),
+        max_model_len=image.key.max_context, regions=bytes_by_class(source), pieces=len(image.pieces), tensors=len(image.tensors),
         timetables=tuple(timetable_part(t) for t in source.program.timetables),
     )  # fmt: skip
 

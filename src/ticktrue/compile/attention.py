@@ -228,9 +228,7 @@ def combine_local(t: Attending) -> None:
 def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
     """The chip's one partial per row, to its own slot and to every peer's of the context group."""
     step, w, rows, label = t.step, t.a.partial_width, t.a.q_rows, t.label
-    at = step.at(
-        t.name("in.partial"), 0, w, rows * w, pattern=t.a.context, rank_stride=units * rows * w
-    )
+    at = step.at(t.name("in.partial"), 0, w, rows * w, pattern=t.a.context, rank_stride=units * rows * w)
 
     def load(c: Chain, pace: int) -> int:
         both = rows > 1 and units > 1  # else one run of equal steps: one row of each unit, or all of one

@@ -308,7 +308,9 @@ def _vxm(s, pool, rank, cp, position, scratch, ids):
         lanes.softcap(pool, a, sa, o, so, events, width, u32_as_f32(np.uint32(s[L_X0])))
     elif op == MASK:
         pos = position[s[L_A3] * s[L_X0]]
-        attend.mask(pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, rank, pos, s[L_A1], s[L_A2])
+        attend.mask(
+            pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, rank, pos, s[L_A1], s[L_A2]
+        )
     elif op == COMBINE:
         attend.combine(pool, a, sa, b, sb, o, so, events, s[L_X0])
     elif op == DIVIDE:
@@ -373,8 +375,7 @@ def _accept(s, pool, token, last):
 def run(
     steps, address, peer, table, words, floats, octets, pools, token, position, last, sizes, temperature, draw
 ):
-    """One step. `pools` float32[chips, floats]; `table` int64[chips, patterns]: a chip's rank in each pattern,
-    of `sizes` int64[patterns] chips.
+    """One step. `pools` float32[chips, floats]; `table` int64[chips, patterns]: a chip's rank in each, of `sizes`.
 
     `token`, `position` int64[S * T]; `last` int64[S]: a slot's last valid token. `temperature` float32[rows] and `draw`
     uint32[rows, 3] (seed low, seed high, choice): registers by row of logits.

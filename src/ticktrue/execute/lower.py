@@ -300,7 +300,12 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
     )
     sizes = np.array([flat.plan.size(p) for p in range(flat.plan.patterns)], dtype=np.int64)
     return Lowered(
-        steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table, sizes
+        steps,
+        np.ascontiguousarray(address[:, low.order]),
+        np.ascontiguousarray(peer),
+        pool.size,
+        table,
+        sizes,
     )
 
 

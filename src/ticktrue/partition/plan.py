@@ -18,7 +18,9 @@ def legal_heads(kv_heads: int, chips: int, tray: int = 0) -> tuple[int, ...]:
     """
     if tray and chips > tray and chips % tray:
         return ()
-    lanes = {h: chips // h for h in range(1, min(chips, kv_heads) + 1) if chips % h == 0 and kv_heads % h == 0}
+    lanes = {
+        h: chips // h for h in range(1, min(chips, kv_heads) + 1) if chips % h == 0 and kv_heads % h == 0
+    }
     whole = 0 < tray < chips
     return tuple(
         h for h, cp in lanes.items()
@@ -37,7 +39,9 @@ def legal_degrees(kv_heads: tuple[int, ...], limit: int = MAX_DEGREE, tray: int 
     `kv_heads` of each kind; `tray` as in `legal_heads`.
     """
     numbers = range(1, min(limit, MAX_DEGREE) + 1)
-    return tuple(n for n in numbers if all(heads_degree(kv, n) in legal_heads(kv, n, tray) for kv in kv_heads))
+    return tuple(
+        n for n in numbers if all(heads_degree(kv, n) in legal_heads(kv, n, tray) for kv in kv_heads)
+    )
 
 
 def make_plan(

@@ -55,10 +55,10 @@ class AttentionShapes:
     """Sizes of one kind of attention on one chip.
 
     `act` is the type that q, k, v are rounded to, `ka` its lanes per vector; `stored` the type of the cache, `kl` its lanes per
-    vector. `suffix` ends the names of its regions. `h` head groups of `cp` context lanes share it, whose chips talk in the patterns
-    `across` (the same place of every group) and `context` (a group). It reads `blocks` blocks (a ring of `ring` at most, if there is one), of
-    which a chip has `local_blocks`. `hv` KV heads share a vector group of `vg` vectors; `kv_groups` vector groups per position
-    per chip. `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head. A head whose values
+    vector. `suffix` ends the names of its regions. `h` head groups of `cp` context lanes share it, whose chips talk in the
+    patterns `across` (the same place of every group) and `context` (a group). It reads `blocks` blocks (a ring of `ring` at most,
+    if there is one), of which a chip has `local_blocks`. `hv` KV heads share a vector group of `vg` vectors; `kv_groups` vector
+    groups per position per chip. `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head. A head whose values
     leave no two lanes of a beat free for l and m is attended in `parts` of `value_dim` values.
     """
 
@@ -246,8 +246,8 @@ def _attention_shapes(graph: Graph, plan: Plan, index: int) -> AttentionShapes:
     value_dim = d if d + 2 <= LANES else ceil_div(d, ceil_div(d, PART))
     return AttentionShapes(
         suffix=f".{index}" if index else "", h=grid.h, cp=grid.cp, across=plan.pattern(col.PATTERN_HEADS, index),
-        context=plan.pattern(col.PATTERN_CONTEXT, index), heads=at.heads, kv_heads=at.kv_heads, head_dim=d, window=at.window, ring=ring,
-        scale=at.scale, tokens=kind.tokens, blocks=blocks, local_blocks=ceil_div(blocks, grid.cp), act=act, ka=ka,
+        context=plan.pattern(col.PATTERN_CONTEXT, index), heads=at.heads, kv_heads=at.kv_heads, head_dim=d, window=at.window,
+        ring=ring, scale=at.scale, tokens=kind.tokens, blocks=blocks, local_blocks=ceil_div(blocks, grid.cp), act=act, ka=ka,
         stored=stored, kl=kl, group_heads=at.group, local_kv=local_kv, local_heads=local_kv * at.group, hv=hv,
         vg=ceil_div(hv * d, kl), kv_groups=ceil_div(local_kv, hv), round_heads=round_heads, rounds=at.group // round_heads,
         value_dim=value_dim, parts=ceil_div(d, value_dim), q=Cut.of(at.heads * d, g, f32), k=Cut.of(at.kv_heads * d, g, f32),

@@ -84,8 +84,8 @@ P_NAMES = ("region", "vector", "rows", "lane", "cols", "tensor", "k0", "col0")
 P_COLUMNS = len(P_NAMES)
 
 # patterns of communication: who is in the group. Where a group spans trays, RAIL + base are its members of equal place in every
-# tray, TRAY + base those in the chip's own tray: rails first, then trays, make a gather of the whole group. These are the patterns
-# of the first kind of attention; those of kind k, without ALL, are k * KIND_PATTERNS further on
+# tray, TRAY + base those in the chip's own tray: rails first, then trays, make a gather of the whole group. These are
+# the patterns of the first kind of attention; those of kind k, without ALL, are k * KIND_PATTERNS further on
 PATTERN_ALL, PATTERN_CONTEXT, PATTERN_HEADS = BASES = range(3)
 RAIL, TRAY = 3, 6
 KIND_PATTERNS = 9

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from ticktrue.errors import Unschedulable
 from ticktrue.hw import Chip, System
 from ticktrue.program import Plan
-from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
 
 Int64 = npt.NDArray[np.int64]

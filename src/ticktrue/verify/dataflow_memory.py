@@ -87,7 +87,11 @@ def _state_row(image: Image, r: Region, row: Int64) -> None:
     size = ceil_div(of.head_dim, ceil_div(of.head_dim, PART))
     row[kernel.R_ELEMENTS] = min(size, of.head_dim - r.p1 % of.head_dim) if part else heads
     row[kernel.R_TOTAL], row[kernel.R_LOCAL] = of.kv_heads * of.head_dim, local
-    row[kernel.R_PLACES], row[kernel.R_RING], row[kernel.R_CP] = max(1, r.count // key.slots), of.ring, grid.cp
+    row[kernel.R_PLACES], row[kernel.R_RING], row[kernel.R_CP] = (
+        max(1, r.count // key.slots),
+        of.ring,
+        grid.cp,
+    )
 
 
 def _region_rows(image: Image, regions: tuple[Region, ...], table: OpTable) -> Int64:

@@ -130,7 +130,10 @@ def _layers(s: Stored, findings: Findings) -> None:
             context[i] = key.plan.pattern(col.PATTERN_CONTEXT, key.layer_kinds[r.p0 // 2])
     region = s.v[:, col.V_REGION]
     scatter = (s.op == Op.SCATTER) & (_class_of(s) == RegionClass.STATE)
-    of_layer = (("ring (a1)", ring, s.v[:, col.V_A1]), ("context lanes (pattern)", context, s.t[:, col.T_PATTERN]))
+    of_layer = (
+        ("ring (a1)", ring, s.v[:, col.V_A1]),
+        ("context lanes (pattern)", context, s.t[:, col.T_PATTERN]),
+    )
     for name, expected, found in of_layer:
         text = f"expected the {name} of the layer's state, found {{}}"
         s.each(findings, "V100", scatter & (expected[region] != found), text, found)

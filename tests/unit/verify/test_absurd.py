@@ -62,7 +62,11 @@ def _key(draw: st.DrawFn, program: Program) -> Program:
     plan, field = program.image.key.plan, draw(st.sampled_from(["chips", "tray", "h", "cp", "grids"]))
     if field in {"chips", "tray"}:
         return p.with_key(program, plan=replace(plan, **{field: draw(HUGE)}))
-    grids = plan.grids * draw(st.integers(0, 2)) if field == "grids" else (replace(plan.grids[0], **{field: draw(HUGE)}),)
+    grids = (
+        plan.grids * draw(st.integers(0, 2))
+        if field == "grids"
+        else (replace(plan.grids[0], **{field: draw(HUGE)}),)
+    )
     return p.with_key(program, plan=replace(plan, grids=grids))
 
 

@@ -1,4 +1,4 @@
-"""Faults in what grids of kinds of attention bring: plans, patterns, the lanes that a layer's state lies on, rings of their own size."""
+"""Faults in what grids of kinds of attention bring: plans, patterns, lanes of a layer's state, rings of their own size."""
 
 from collections.abc import Callable
 from dataclasses import replace
