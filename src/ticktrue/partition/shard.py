@@ -58,8 +58,8 @@ class AttentionShapes:
     vector. `suffix` ends the names of its regions. `h` head groups of `cp` context lanes share it, whose chips talk in the
     patterns `across` (the same place of every group) and `context` (a group). It reads `blocks` blocks (a ring of `ring` at most,
     if there is one), of which a chip has `local_blocks`. `hv` KV heads share a vector group of `vg` vectors; `kv_groups` vector
-    groups per position per chip. `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head. A head whose values
-    leave no two lanes of a beat free for l and m is attended in `parts` of `value_dim` values.
+    groups per position per chip. `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head. A
+    head whose values leave no two lanes of a beat free for l and m is attended in `parts` of `value_dim` values.
     """
 
     suffix: str
