@@ -97,7 +97,7 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     """The image of a model on all chips of `system`.
 
     Raises:
-        UsageError: T120..T123, T125 for an illegal degree, format, context or head groups.
+        UsageError: T120..T123, T126 for an illegal degree, format, context or head groups.
         DoesNotFit: T310.
     """
     _check(spec, system, options)

@@ -63,7 +63,7 @@ def make_plan(
 
     Raises:
         UsageError: T120 for a degree that is not h x 2^k with h dividing the KV heads, that gathers do not reach, or that leaves
-            a tray partly used; the nearest legal ones are named. T125 for head groups that a kind cannot be shared by.
+            a tray partly used; the nearest legal ones are named. T126 for head groups that a kind cannot be shared by.
     """
     if heads:
         heads = heads * len(kv_heads) if len(heads) == 1 else heads
@@ -97,7 +97,7 @@ def _check_heads(
     if len(heads) != len(kv_heads):
         raise UsageError(
             f"expected head groups of {len(kv_heads)} kinds of attention, or one number for all, found {len(heads)}",
-            code="T125", where="--head-groups",
+            code="T126", where="--head-groups",
         )  # fmt: skip
     if chips > limit:
         raise _illegal(kv_heads, chips, limit, tray)
@@ -108,5 +108,5 @@ def _check_heads(
         if h not in legal:
             raise UsageError(
                 f"{h} head groups cannot share {kv} KV heads on {chips} chips: expected one of {', '.join(map(str, legal))}",
-                code="T125", where="--head-groups", hint="leave it out for the most that are legal",
+                code="T126", where="--head-groups", hint="leave it out for the most that are legal",
             )  # fmt: skip

@@ -286,10 +286,10 @@ def test_head_groups_of_each_kind_of_attention(cli, two_kinds, tmp_path):
 @pytest.mark.parametrize(
     ("word", "code", "words"),
     [
-        ("2", "T125", "2 head groups cannot share 1 KV heads on 4 chips: expected one of 1"),
+        ("2", "T126", "2 head groups cannot share 1 KV heads on 4 chips: expected one of 1"),
         (
             "full=1,sliding=3",
-            "T125",
+            "T126",
             "3 head groups cannot share 2 KV heads on 4 chips: expected one of 1, 2",
         ),
         ("full=1", "T103", "full=NUMBER,sliding=NUMBER"),

@@ -70,11 +70,11 @@ def test_head_groups_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("kv_heads", "chips", "heads", "tray", "said"),
     [
-        (KINDS, 16, (16,), 0, "T125: 16 head groups cannot share 4 KV heads on 16 chips: expected one of 1, 2, 4"),
-        (KINDS, 16, (3, 1), 0, "T125: 3 head groups cannot share 16 KV heads"),
-        (KINDS, 16, (0, 1), 0, "T125: 0 head groups"),
-        (KINDS, 16, (4, 4, 4), 0, "T125: expected head groups of 2 kinds of attention, or one number for all, found 3"),
-        ((6,), 24, (2,), 0, "T125: 2 head groups cannot share 6 KV heads on 24 chips: expected one of 3, 6"),
+        (KINDS, 16, (16,), 0, "T126: 16 head groups cannot share 4 KV heads on 16 chips: expected one of 1, 2, 4"),
+        (KINDS, 16, (3, 1), 0, "T126: 3 head groups cannot share 16 KV heads"),
+        (KINDS, 16, (0, 1), 0, "T126: 0 head groups"),
+        (KINDS, 16, (4, 4, 4), 0, "T126: expected head groups of 2 kinds of attention, or one number for all, found 3"),
+        ((6,), 24, (2,), 0, "T126: 2 head groups cannot share 6 KV heads on 24 chips: expected one of 3, 6"),
         (KINDS, 12, (4, 4), 0, "T120: 12 chips cannot share 4 and 16 KV heads"),
         (KINDS, 512, (4,), 0, "T120: 512 chips"),
         (KINDS, 24, (4,), 16, "T120: 24 chips .* whole trays of 16"),
