@@ -59,8 +59,8 @@ class Flat:
 @lru_cache(maxsize=8)
 def _tables(plan: Plan) -> Int64:
     """int64[3, patterns, chips, k]: the chip k places on, that k places back, and the latter's rank; -1 beyond the group."""
-    out = np.full((3, col.PATTERNS, plan.chips, plan.chips), -1, dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    out = np.full((3, plan.patterns, plan.chips, plan.chips), -1, dtype=np.int64)
+    for pattern in range(plan.patterns):
         rank = np.array([plan.rank(pattern, chip) for chip in range(plan.chips)], dtype=np.int64)
         back = plan.reach(pattern, back=True)
         for way, values in enumerate((plan.reach(pattern), back, rank[back])):
@@ -100,7 +100,7 @@ def _repeat(timetable: Timetable, plan: Plan) -> tuple[Int64, Int64, Int64, Int6
     first = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     var = np.arange(int(lengths.sum()), dtype=np.int64)
     trow = var - first[chain] + start[chains[chain, 0]]
-    sizes = np.array([plan.size(k) for k in range(col.PATTERNS)], dtype=np.int64)
+    sizes = np.array([plan.size(k) for k in range(plan.patterns)], dtype=np.int64)
     peers = timetable.templates[trow, col.T_PEERS] > 0
     copies = np.where(peers, sizes[timetable.templates[trow, col.T_PATTERN]] - 1, 1)
     index = np.repeat(np.arange(len(var), dtype=np.int64), copies)
@@ -239,8 +239,8 @@ def _ports(rows: Int64, table: OpTable, stated: Int64) -> None:
 def _slots(rows: Int64, plan: Plan, system: System) -> Int64:
     """Slot cycles of the slowest link of each row's pattern and k."""
     matrix = system.slot_matrix()
-    slot = np.zeros((col.PATTERNS, plan.chips + 1), dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    slot = np.zeros((plan.patterns, plan.chips + 1), dtype=np.int64)
+    for pattern in range(plan.patterns):
         peer = plan.reach(pattern)
         slot[pattern, 1 : peer.shape[1]] = matrix[np.arange(plan.chips)[:, None], peer].max(axis=0)[1:]
     return slot[rows[:, col.C_PATTERN], np.minimum(rows[:, col.C_K], plan.chips)]

@@ -77,11 +77,11 @@ def _link_uses(flat: Flat, res: _Resources) -> list[_Uses]:
 def _distances(plan: Plan) -> Int64:
     """int64[patterns, k, ways]: how far on (modulo chips) the peer k of a pattern is, once for each way on any chip; else -1."""
     own, found = np.arange(plan.chips)[:, None], []
-    for pattern in range(col.PATTERNS):
+    for pattern in range(plan.patterns):
         far = (plan.reach(pattern) - own) % plan.chips
         found.append([np.unique(column) for column in far.T[1:]])
     ways = max((len(u) for columns in found for u in columns), default=0)
-    out = np.full((col.PATTERNS, plan.chips, ways), -1, dtype=np.int64)
+    out = np.full((plan.patterns, plan.chips, ways), -1, dtype=np.int64)
     for pattern, columns in enumerate(found):
         for k, unique in enumerate(columns, start=1):
             out[pattern, k, : len(unique)] = unique

@@ -93,7 +93,7 @@ def _link_uses(flat: Flat) -> list[tuple[Int64, Int64]]:
     link = np.flatnonzero((unit == Unit.C2C_SEND) | (unit == Unit.C2C_RECV))
     if not len(link):
         return []
-    names = (unit[link] * col.PATTERNS + rows[link, col.C_PATTERN]) * (flat.plan.chips + 1) + rows[
+    names = (unit[link] * flat.plan.patterns + rows[link, col.C_PATTERN]) * (flat.plan.chips + 1) + rows[
         link, col.C_K
     ]
     _, example, family = np.unique(names, return_index=True, return_inverse=True)
