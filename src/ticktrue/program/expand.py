@@ -15,6 +15,7 @@ from ticktrue.hw import System
 from ticktrue.isa import OPS, Kind, Op, OpTable, Unit
 from ticktrue.program import columns as col
 from ticktrue.program.loops import iterations, moved_regions
+from ticktrue.program.rank_kernel import ranks
 from ticktrue.program.types import Image, Int64, Plan, Region, Timetable
 
 _FIRST_UNIT = np.array([int(i.units[0]) for i in OPS], dtype=np.int64)
@@ -37,11 +38,8 @@ class Flat:
 
     def rank_index(self, chip: int) -> Int64:
         """What the rank function of each row's address evaluates to on `chip`: int64[R]."""
-        rows, plan = self.rows, self.plan
-        table = _tables(plan)[2, :, chip]
-        pattern, fn = rows[:, col.C_PATTERN], rows[:, col.C_RANKFN]
-        source = table[pattern, np.minimum(rows[:, col.C_K], plan.chips - 1)]
-        return np.where(fn == col.RANK_OWN, table[pattern, 0], np.where(fn == col.RANK_FROM, source, 0))
+        out: Int64 = ranks(self.rows, np.ascontiguousarray(_tables(self.plan)[2, :, chip]))
+        return out
 
     def address(self, chip: int) -> Int64:
         """Absolute vector address of event (0, 0) of each memory row on `chip`, register part zero: int64[R]."""
