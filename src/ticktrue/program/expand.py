@@ -15,7 +15,7 @@ from ticktrue.hw import System
 from ticktrue.isa import OPS, Kind, Op, OpTable, Unit
 from ticktrue.program import columns as col
 from ticktrue.program.loops import iterations, moved_regions
-from ticktrue.program.rank_kernel import ranks
+from ticktrue.program.rank_kernel import peers, ranks
 from ticktrue.program.types import Image, Int64, Plan, Region, Timetable
 
 _FIRST_UNIT = np.array([int(i.units[0]) for i in OPS], dtype=np.int64)
@@ -47,11 +47,9 @@ class Flat:
 
     def peer(self, chip: int) -> Int64:
         """The chip a SEND goes to, or a RECEIVE comes from, on `chip`; -1 for other rows: int64[R]."""
-        rows, plan = self.rows, self.plan
-        op, number = rows[:, col.C_OP], rows[:, col.C_K]
-        received = (op == Op.RECEIVE).astype(np.int64)
-        peer = _tables(plan)[received, rows[:, col.C_PATTERN], chip, np.minimum(number, plan.chips - 1)]
-        return np.where((op == Op.SEND) | (op == Op.RECEIVE), peer, -1)
+        on, back, _ = np.ascontiguousarray(_tables(self.plan)[:, :, chip])
+        out: Int64 = peers(self.rows, on, back)
+        return out
 
 
 @lru_cache(maxsize=8)
