@@ -208,16 +208,17 @@ def _compute(s, address, chips, state, memory, registers):
     token, position, last, sizes, temperature, draw = registers
     op, (first, end, size) = s[L_OP], chips
     for chip in range(first, end):
-        base, rank = chip * size, table[s[L_PATTERN], chip]
+        base = chip * size
         if op == PASS:
             ahead = address[chip + 1] - address[chip] if chip + 1 < end else 0
             _pass(s, base, address[chip], ahead, chip == first, words, floats, octets, pool, rooms)
         elif op == NOISE:
-            _noise(s, base, pool, rank, position, last, temperature, draw)
+            _noise(s, base, pool, table[s[L_PATTERN], chip], position, last, temperature, draw)
         elif op == ACCEPT:
             _accept(s, base, pool, token, last)
         else:
-            _vxm(s, base, pool, rank, sizes[s[L_PATTERN]], position, rooms[3], rooms[4])
+            rank, cp = table[s[L_PATTERN], chip], sizes[s[L_PATTERN]]
+            _vxm(s, base, pool, rank, cp, position, rooms[3], rooms[4])
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -241,9 +242,8 @@ def _rows(begin, end, listed, chips, state, memory, registers):
             if s[L_REGFN] == 0:
                 moving.store(s, at, source[x], chips, octets, pool)
             else:
-                moving.scatter(
-                    s, at, source[x], chips, octets, pool, token, position, last, cp, table[s[L_PATTERN]]
-                )
+                lane = table[s[L_PATTERN]]
+                moving.scatter(s, at, source[x], chips, octets, pool, token, position, last, cp, lane)
         elif op == MERGE:
             moving.merge(s, chips, pool)
         elif op == MOVE:
@@ -264,7 +264,7 @@ def run(
     """A step, or one thread's part of it. `pools` float32[chips * floats], the streams of one chip after another's.
 
     `address`, `source` int64[rows, chips]: the vector of memory where a row reads or writes, the chip whose streams it reads;
-    `table` int64[patterns, chips]: a chip's rank in each, of `sizes`.
+    `table` int64[patterns, chips]: a chip's index in each pattern, of `sizes` int64[patterns] chips.
 
     `token`, `position` int64[S * T]; `last` int64[S]: a slot's last valid token. `temperature` float32[rows] and `draw`
     uint32[rows, 3] (seed low, seed high, choice): registers by row of logits. `experts` int64[chips, token rows, ranks].

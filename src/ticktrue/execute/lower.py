@@ -34,8 +34,8 @@ class Lowered:
     """`steps` int64[R, L_COLUMNS]: rows that do something, in issue order; `pool`: floats of a chip's streams.
 
     `address` int64[R, chips]: first vector of memory that a row reads or writes, a PASS the first of its tile; `source` int64[R,
-    chips]: the chip whose streams it reads. `table` int64[patterns, chips]: a chip's rank in a pattern, `sizes` int64[patterns]:
-    the chips of its group.
+    chips]: the chip whose streams it reads. `table` int64[patterns, chips]: a chip's index in each, of `sizes`
+    int64[patterns] chips.
     `ranks`: expert registers of a token row. `bounds` int64[segments + 1]: where segments of `steps` start. In one segment, no
     chip reads a stream that another makes.
     """
@@ -367,10 +367,9 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
         _lower_row(low, int(r), at, steps, (offset, stride, pool))
     kept = low.acts()
     address, source = _places(low, memory)
-    table = np.array(
-        [[flat.plan.rank(p, c) for c in range(flat.plan.chips)] for p in range(flat.plan.patterns)]
-    )
-    sizes = np.array([flat.plan.size(p) for p in range(flat.plan.patterns)], dtype=np.int64)
+    plan, patterns = flat.plan, range(flat.plan.patterns)
+    table = np.array([[plan.rank(p, c) for c in range(plan.chips)] for p in patterns])
+    sizes = np.array([plan.size(p) for p in patterns], dtype=np.int64)
     ranks = int(steps[steps[:, L_OP] == Op.LATCH, L_X0].max(initial=0))
     before = np.concatenate([[0], np.cumsum(kept)])
     return Lowered(
