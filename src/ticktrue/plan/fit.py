@@ -9,7 +9,7 @@ from ticktrue.errors import InputError, UsageError
 from ticktrue.hw import System, formats_allowed
 from ticktrue.model import ModelSpec, canonical_shapes
 from ticktrue.model.count import kv_elements
-from ticktrue.partition import kv_degree, legal_degrees, make_plan
+from ticktrue.partition import kv_heads, legal_degrees, make_plan
 from ticktrue.place.demand import Demand, Held, demand_of, hold
 from ticktrue.plan.memory import MemoryRow, MemorySystem, memory_rows
 from ticktrue.plan.precision import SIZES, Precision, precisions
@@ -182,7 +182,7 @@ class _Weigher:
         self._kv = "fp8" if question.kv == "fp8" else "bf16"
         self._tray = system.tray_chips
         limit = min(system.gather_chips, system.full_chips)
-        self._legal = legal_degrees(kv_degree(stand.spec), limit, self._tray)
+        self._legal = legal_degrees(kv_heads(stand.spec), limit, self._tray)
         blocks = image_blocks(question.context, question.tokens)
         self._step = StepKind(question.tokens, question.slots, blocks, "all", "chip")
         self._demands: dict[int, Demand] = {}
@@ -216,7 +216,7 @@ class _Weigher:
         if chips not in self._demands:
             system = self._system.subset(chips)
             plan = make_plan(
-                kv_degree(self._stand.spec), chips, limit=self._system.gather_chips, tray=self._tray
+                kv_heads(self._stand.spec), chips, limit=self._system.gather_chips, tray=self._tray
             )
             formats = (self._fmt, self._kv)
             found = demand_of(self._stand.spec, system, plan, self._step, formats)

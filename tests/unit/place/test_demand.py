@@ -13,7 +13,7 @@ from ticktrue.errors import DoesNotFit, UnsupportedModel
 from ticktrue.hw import System, load_system
 from ticktrue.isa import OpTable
 from ticktrue.model import LayerKind, ModelSpec, load_model
-from ticktrue.partition import kv_degree, make_plan
+from ticktrue.partition import kv_heads, make_plan
 from ticktrue.place.demand import Demand, demand_of, hold, one_of_each
 from ticktrue.place.fill import Wanted, fill_groups
 from ticktrue.plan.standin import lacking
@@ -21,7 +21,7 @@ from ticktrue.program import Image, StepKind
 
 
 def weighed(spec: ModelSpec, system: System, options: Options) -> Demand:
-    plan = make_plan(kv_degree(spec), system.chips, limit=system.gather_chips, tray=system.tray_chips)
+    plan = make_plan(kv_heads(spec), system.chips, limit=system.gather_chips, tray=system.tray_chips)
     step = StepKind(
         options.t_max, options.slots, image_blocks(options.max_context, options.t_max), "all", "chip"
     )

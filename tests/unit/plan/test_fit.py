@@ -12,7 +12,7 @@ from ticktrue.hw import Fact, System, load_system
 from ticktrue.model import Family, ModelSpec, SlidingAttention
 from ticktrue.model.count import known_spec
 from ticktrue.model.spec import LayerKind
-from ticktrue.partition import kv_degree, legal_degrees, make_plan
+from ticktrue.partition import kv_heads, legal_degrees, make_plan
 from ticktrue.place.demand import Demand, demand_of, hold
 from ticktrue.plan.fit import Question, fit
 from ticktrue.plan.memory import MemorySystem, memory_rows
@@ -71,7 +71,7 @@ def test_the_smallest_group_is_the_first_that_compiles(megabytes: int, fmt: str)
     found = fit(SMALL, Question(700, formats=(fmt,)), [system])
     fits = [r for r in found.rows if r.fits and r.stages == 1]
     first = None
-    for chips in legal_degrees(kv_degree(SMALL), 16):
+    for chips in legal_degrees(kv_heads(SMALL), 16):
         try:
             compile_image(SMALL, system.subset(chips), Options(fmt, 700, t_max=1))
         except DoesNotFit:
@@ -97,7 +97,7 @@ def test_the_cache_is_counted_as_rings() -> None:
 
 
 def demand(spec: ModelSpec, system: System, chips: int) -> Demand:
-    plan = make_plan(kv_degree(spec), chips)
+    plan = make_plan(kv_heads(spec), chips)
     return demand_of(spec, system.subset(chips), plan, StepKind(1, 1, 8, "all", "chip"), ("bf16", "bf16"))
 
 
