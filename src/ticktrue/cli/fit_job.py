@@ -9,6 +9,7 @@ from ticktrue.cli.plan_documents import (
     ClassPart,
     FitDocument,
     FitRowPart,
+    KvPart,
     MemoryRowPart,
     PrecisionPart,
     SkippedPart,
@@ -19,7 +20,7 @@ from ticktrue.hw import System, load_system
 from ticktrue.model.count import active_parameters, kv_elements, parameters
 from ticktrue.model.spec import ModelSpec
 from ticktrue.plan.fit import Fit, Question, Row, by_system, fit
-from ticktrue.plan.precision import SIZES
+from ticktrue.plan.precision import SIZES, kv_by_context
 from ticktrue.plan.reference import find_spec
 
 DEFAULT_SYSTEMS = ("groq3-lpx",)
@@ -70,6 +71,7 @@ def _document(ref: str, found: Fit) -> FitDocument:
                           activation_bytes=p.activation_bytes, total_bytes=p.total_bytes)
             for p in found.precisions
         ),
+        kv_by_context=tuple(KvPart(context_tokens=c, kv_elements=n) for c, n in kv_by_context(spec, q.context, q.slots)),
         rows=tuple(_row_part(row, found) for row in found.rows),
         memories=tuple(
             MemoryRowPart(system=m.system, title=m.title, format=m.format, capacity_bytes=m.capacity_bytes,
@@ -105,6 +107,10 @@ def _tell(ref: str, found: Fit, terminal: Terminal) -> None:
     rows = [(p.format, *(f"{b / 1e9:,.2f}" for b in (p.weights_bytes, p.kv_bytes)), f"{p.activation_bytes / MB:,.2f}",
              f"{p.total_bytes / 1e9:,.2f}") for p in found.precisions]  # fmt: skip
     terminal.table(("numbers alone", "weights GB", "KV GB", "activations MB", "all GB"), rows)
+    terminal.line()
+    caches = [(f"{c:,}", f"{n:,}", *(f"{n * size / 1e9:,.2f}" for size in SIZES.values()))
+              for c, n in kv_by_context(spec, q.context, q.slots)]  # fmt: skip
+    terminal.table(("context", "KV numbers", *(f"{name} GB" for name in SIZES)), caches, left=0)
     _tell_chips(found, terminal)
     if found.memories:
         terminal.line()

@@ -15,6 +15,13 @@ class PrecisionPart(Part, frozen=True, kw_only=True):
     total_bytes: int
 
 
+class KvPart(Part, frozen=True, kw_only=True):
+    """Numbers in the KV caches of all sequences at a context; a window layer holds its window."""
+
+    context_tokens: int
+    kv_elements: int
+
+
 class ClassPart(Part, frozen=True, kw_only=True):
     """Bytes of one class of regions on the fullest chip."""
 
@@ -86,6 +93,7 @@ class FitDocument(Document, frozen=True, kw_only=True):
     kv_elements: int
     held: bool
     precisions: tuple[PrecisionPart, ...]
+    kv_by_context: tuple[KvPart, ...]
     rows: tuple[FitRowPart, ...]
     memories: tuple[MemoryRowPart, ...]
     skipped: tuple[SkippedPart, ...]

@@ -6,6 +6,9 @@ from ticktrue.model.count import kv_elements, parameters
 from ticktrue.model.spec import LayerKind, ModelSpec
 from ticktrue.units import Bytes
 
+CONTEXTS = (1_000, 10_000, 32_768, 100_000, 262_144, 1_048_576)
+"""Contexts at which a cache is listed, as far as a model goes."""
+
 SIZES = {"bf16": 2, "fp8": 1, "int8": 1}
 """Bytes of a number in each format that is counted."""
 
@@ -33,6 +36,12 @@ def precisions(spec: ModelSpec, context: int, slots: int, tokens: int) -> tuple[
         Precision(name, Bytes(weights * size), Bytes(kv * size), Bytes(live * size))
         for name, size in SIZES.items()
     )
+
+
+def kv_by_context(spec: ModelSpec, context: int, slots: int) -> tuple[tuple[int, int], ...]:
+    """(positions, numbers in the caches of `slots` sequences) at several contexts and at `context`, ascending."""
+    listed = sorted({c for c in (*CONTEXTS, context) if c <= spec.max_positions})
+    return tuple((c, slots * kv_elements(spec, c)) for c in listed)
 
 
 def live_elements(spec: ModelSpec) -> int:

@@ -16,6 +16,10 @@ def test_fit_prints_bytes_and_the_smallest_number_of_chips(cli):
     assert "4,515,430,400 numbers of KV" in ran.out
     assert "groq3-lpx, fp8: 128 chips hold it, one group" in ran.out
     assert "30.70" in ran.out
+    assert any(
+        line.split() == ["262,144", "11,156,848,640", "22.31", "11.16", "11.16"]
+        for line in ran.out.splitlines()
+    )
 
 
 def test_fit_refuses_64_chips_with_the_bytes(cli):

@@ -13,6 +13,7 @@ from ticktrue.errors import DoesNotFit, UnsupportedModel
 from ticktrue.hw import System, load_system
 from ticktrue.isa import OpTable
 from ticktrue.model import LayerKind, ModelSpec, load_model
+from ticktrue.model.count import known_spec
 from ticktrue.partition import kv_heads, make_plan
 from ticktrue.place.demand import Demand, demand_of, hold, one_of_each
 from ticktrue.place.fill import Wanted, fill_groups
@@ -21,7 +22,8 @@ from ticktrue.program import Image, StepKind
 
 
 def weighed(spec: ModelSpec, system: System, options: Options) -> Demand:
-    plan = make_plan(kv_heads(spec), system.chips, limit=system.gather_chips, tray=system.tray_chips)
+    limit, tray = system.gather_chips, system.tray_chips
+    plan = make_plan(kv_heads(spec), system.chips, heads=options.heads, limit=limit, tray=tray)
     step = StepKind(
         options.t_max, options.slots, image_blocks(options.max_context, options.t_max), "all", "chip"
     )
@@ -61,6 +63,7 @@ LAYOUTS = [
     ("groq3-lpx", 32, Options("fp8", 500, t_max=2)),
     ("groq3-lpx", 256, Options("bf16", 700, t_max=1)),
     ("tiny-4", 4, Options("f32", 200, t_max=8)),
+    ("groq3-lpx-tray", 4, Options("bf16", 900, t_max=8, heads=(1,))),
 ]
 
 
@@ -90,6 +93,11 @@ def test_many_layers_of_two_kinds_in_an_odd_order(specs: dict[str, ModelSpec]) -
     small, kind_of = one_of_each(deep)
     assert small.layer_kinds == (full, sliding)
     assert kind_of == tuple([full, sliding].index(kind) for kind in kinds)
+
+
+@pytest.mark.parametrize(("fmt", "chips"), [("fp8", 128), ("bf16", 256)])
+def test_gemma_4_31b_on_a_rack(fmt: str, chips: int) -> None:
+    check(known_spec("gemma-4-31b"), load_system("groq3-lpx").subset(chips), Options(fmt, 100_000, t_max=1))
 
 
 def test_dense_layers_before_experts(specs: dict[str, ModelSpec]) -> None:

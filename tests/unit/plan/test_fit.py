@@ -16,7 +16,7 @@ from ticktrue.partition import kv_heads, legal_degrees, make_plan
 from ticktrue.place.demand import Demand, demand_of, hold
 from ticktrue.plan.fit import Question, fit
 from ticktrue.plan.memory import MemorySystem, memory_rows
-from ticktrue.plan.precision import live_elements, precisions
+from ticktrue.plan.precision import kv_by_context, live_elements, precisions
 from ticktrue.plan.stages import even_stages, fewest_stages
 from ticktrue.program import StepKind
 
@@ -189,6 +189,15 @@ def test_precisions_are_the_published_counts() -> None:
     assert (bf16.kv_bytes, fp8.kv_bytes) == (6 * 4_515_430_400, 3 * 4_515_430_400)
     assert bf16.activation_bytes == 2 * 12 * (2 * 5_376 + 262_144)
     assert bf16.total_bytes == bf16.weights_bytes + bf16.kv_bytes + bf16.activation_bytes
+
+
+def test_the_cache_by_context() -> None:
+    listed = dict(kv_by_context(GEMMA, 16_384, 1))
+    assert listed == {
+        1_000: 450_560_000, 10_000: 829_030_400, 16_384: 1_090_519_040, 32_768: 1_761_607_680, 100_000: 4_515_430_400,
+        262_144: 11_156_848_640,
+    }  # fmt: skip
+    assert dict(kv_by_context(GEMMA, 10_000, 3))[10_000] == 3 * 829_030_400
 
 
 def test_live_elements_of_blocks_wider_than_the_head() -> None:
