@@ -104,7 +104,8 @@ class Fit:
     @property
     def held(self) -> bool:
         """Whether anything that was asked about holds the model."""
-        return any(row.fits for row in self.rows) or any(row.fits for row in self.memories)
+        chips = self.question.chips
+        return any(r.fits and chips in {0, r.chips} for r in self.rows) or any(m.fits for m in self.memories)
 
 
 def fit(
@@ -131,7 +132,7 @@ def fit(
             if key not in weighed:
                 weighed[key] = _Weigher(system, question, stand, fmt).rows()
             rows += [replace(row, format=fmt) for row in weighed[key]]
-            if not any(row.fits for row in weighed[key]) and not question.chips:
+            if not any(row.fits for row in weighed[key]):
                 skipped.append(Skipped(system.name, fmt, NO_PIPELINE))
     found = tuple(
         p
@@ -189,9 +190,15 @@ class _Weigher:
         self._least = _least_bytes(stand.of, question, fmt)
 
     def rows(self) -> list[Row]:
+        """What was asked about; where that does not fit, or nothing was, what is the smallest that does."""
+        asked = self._asked(self._question.chips) if self._question.chips else []
+        if any(row.fits for row in asked):
+            return asked
+        found = self._searched()
+        return found if not asked else [*asked, *(row for row in found if row.fits)]
+
+    def _searched(self) -> list[Row]:
         """The smallest group that fits and the largest that does not, and the smallest pipeline where it is smaller."""
-        if self._question.chips:
-            return self._asked(self._question.chips)
         worth = [n for n in self._legal if ceil_div(self._least, n) <= self._capacity]
         out: list[Row] = []
         for chips in worth or self._legal[-1:]:

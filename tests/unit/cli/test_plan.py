@@ -28,7 +28,9 @@ def test_fit_refuses_64_chips_with_the_bytes(cli):
     found = msgspec.json.decode(
         cli("fit", "gemma-4-31b", "--format", "fp8", "--chips", "64", "--json").out, type=FitDocument
     )
-    (row,) = found.rows
+    row, enough = found.rows
+    assert (enough.chips, enough.fits, enough.smallest) == (128, True, True)
+    assert "128 chips hold it, one group" in ran.out
     assert not found.held
     assert (row.chips, row.stages, row.fits) == (64, 1, False)
     assert (

@@ -32,7 +32,10 @@ def test_gemma_4_31b_in_fp8_at_100k() -> None:
     assert best.compiled
     assert (best.chips, best.stages, best.systems, found.held) == (128, 1, 1, True)
     for chips, megabytes, within in ((64, 486, 0.01), (256, 124, 0.06)):
-        (row, *_) = fit(GEMMA, Question(100_000, formats=("fp8",), chips=chips), [RACK]).rows
+        asked = fit(GEMMA, Question(100_000, formats=("fp8",), chips=chips), [RACK])
+        row, *more = asked.rows
+        assert [r.chips for r in more] == ([128] if chips == 64 else [])  # what would do
+        assert asked.held == row.fits
         tiles = (
             row.by_class["weight"] - 262_144 * 320
         )  # a row of the embedding is one vector on so many chips
@@ -42,7 +45,8 @@ def test_gemma_4_31b_in_fp8_at_100k() -> None:
 
 
 def test_80_chips_are_five_trays_whose_bank_groups_do_not_take_the_embedding() -> None:
-    (row,) = fit(GEMMA, Question(1_000, formats=("fp8",), kv="fp8", chips=80), [RACK]).rows
+    row, enough = fit(GEMMA, Question(1_000, formats=("fp8",), kv="fp8", chips=80), [RACK]).rows
+    assert (enough.chips, enough.fits) == (128, True)
     assert (row.stages, row.group_chips, row.chips, row.fits, row.compiled) == (5, 16, 80, False, False)
     assert row.largest == "embed"
     assert row.largest_bytes == 262_144 * 4 * 320 > row.group_bytes
