@@ -51,7 +51,8 @@ def fit(
             or a name of `ticktrue model list` that is in the cache.
         load: What is to be held.
         systems: A name of `ticktrue hw list`; repeat the flag or separate by commas for more [default: groq3-lpx].
-        chips: Ask about this number of chips, as one group or as a pipeline of whole trays; if they do not hold it, what would is named.
+        chips: Ask about this number of chips, as one group or as a pipeline of whole trays; what would do is named where they do
+            not.
         output: How the result is shown.
     """
     from ticktrue.cli.fit_job import perform
