@@ -1,9 +1,9 @@
 """Rules by which a changed program is the same program: nothing that outlives a step depends on the change.
 
-Both programs are walked side by side, row by row in order of issue, over lanes that may differ: the walk knows no weight, token or
-hash. Memory is compared by what lies there: every vector is tagged with the write, or the place of the image, that it comes from.
-So a region that lies elsewhere is no difference where every read still takes from the same write; a lane that differs is none where
-it dies before logits, tokens, registers and state. What the rules do not know counts as different.
+Both programs are walked side by side, row by row in order of issue, over lanes that may differ: the walk knows no weight, token
+or hash. Memory is compared by what lies there: every vector is tagged with the write, or the place of the image, that it comes
+from. So a region that lies elsewhere is no difference where every read still takes from the same write; a lane that differs is
+none where it dies before logits, tokens, registers and state. What the rules do not know counts as different.
 """
 
 from dataclasses import dataclass, replace
@@ -135,16 +135,23 @@ class Walk:
         self._host()
         for i, region in enumerate(self.b.image.regions):
             first = self.b.first[i]
-            if (
-                region.cls == RegionClass.STATE
-                and self.wrong[:, first : first + region.vectors].any()
-            ):
+            if region.cls == RegionClass.STATE and self.wrong[:, first : first + region.vectors].any():
                 raise Different(f"state {region.name}")
 
     def _changed(self, r: int) -> set[int]:
         """Columns in which the two rows differ, apart from where they find things; none of them moves a cycle."""
         columns = set(np.flatnonzero(self.a.rows[r] != self.b.rows[r]).tolist()) - WHERE
-        if columns & {col.C_ISSUE, col.C_N, col.C_P, col.C_M, col.C_Q, col.C_OP, col.C_REGION, col.C_S0, col.C_S1}:
+        if columns & {
+            col.C_ISSUE,
+            col.C_N,
+            col.C_P,
+            col.C_M,
+            col.C_Q,
+            col.C_OP,
+            col.C_REGION,
+            col.C_S0,
+            col.C_S1,
+        }:
             raise Different(f"row {r} in columns {columns}")
         return columns - {col.C_W, col.C_SPAN}
 
