@@ -40,7 +40,9 @@ KIND = StepKind(2, 2, 3, "all", "chip")
 def scales_of(spec: ModelSpec) -> KvScales:
     """Another exponent for each head: some steps are coarse, some heads saturate, and the first K scale is 1."""
     heads = [spec.attention(state // 2).kv_heads for state in range(2 * spec.layers)]
-    return tuple(tuple((5 * state + 3 * h) % 11 - 7 if state else h for h in range(n)) for state, n in enumerate(heads))
+    return tuple(
+        tuple((5 * state + 3 * h) % 11 - 7 if state else h for h in range(n)) for state, n in enumerate(heads)
+    )
 
 
 def reference(family: str, fmt: str, scales: KvScales) -> OracleResult:
@@ -104,7 +106,9 @@ def test_a_factor_of_another_head_or_record_is_seen_by_the_digest() -> None:
     scales = {i for i, r in enumerate(s.image.regions) if r.packing == Packing.KV_SCALE}
     named = timetable.rows[:, col.V_REGION]
     where = np.flatnonzero(np.isin(named, list(scales)))
-    assert {s.image.regions[r].name for r in named[where].tolist()} == {s.image.regions[r].name for r in scales}
+    assert {s.image.regions[r].name for r in named[where].tolist()} == {
+        s.image.regions[r].name for r in scales
+    }
     seen = 0
     for row in where[:: max(1, len(where) // 12)].tolist():
         stride = s.image.regions[named[row]].stride
@@ -133,7 +137,9 @@ def test_without_scales_nothing_is_stored_or_multiplied() -> None:
 
 def test_scales_come_back_from_bytes_and_text_and_differ_line_by_line() -> None:
     spec, s = model("llama").spec, stepper("llama", "bf16", 2, scales_of(model("llama").spec))
-    program = Program(s.image, (compile_timetable(spec, s.system, s.image, StepKind(1, 1, 2, "last", "chip")),))
+    program = Program(
+        s.image, (compile_timetable(spec, s.system, s.image, StepKind(1, 1, 2, "last", "chip")),)
+    )
     assert decode(encode(program)).program.image.kv_scales == s.image.kv_scales
     assert from_text(to_text(program)).image.kv_scales == s.image.kv_scales
     scales = ((9, *s.image.kv_scales[0][1:]), *s.image.kv_scales[1:])
@@ -147,7 +153,12 @@ def test_scales_that_cannot_be_are_found() -> None:
     program = Program(s.image, (compile_timetable(s.spec, s.system, s.image, KIND),))
     assert verify(program, s.system).clean
     good = s.image.kv_scales
-    for wrong, code in [((), "V100"), (good[1:], "V112"), ((good[0][:1], *good[1:]), "V112"), (((0, 101), *good[1:]), "V112")]:
+    for wrong, code in [
+        ((), "V100"),
+        (good[1:], "V112"),
+        ((good[0][:1], *good[1:]), "V112"),
+        (((0, 101), *good[1:]), "V112"),
+    ]:
         changed = replace(program, image=replace(s.image, kv_scales=wrong))
         verdict = verify(changed, s.system)
         assert code in verdict.codes
@@ -157,9 +168,9 @@ def test_scales_that_cannot_be_are_found() -> None:
         region = replace(s.image.regions[at], **{field: getattr(s.image.regions[at], field) + 1})
         image = replace(s.image, regions=(*s.image.regions[:at], region, *s.image.regions[at + 1 :]))
         changed = Program(image, program.timetables)
-        seen = not verify(changed, s.system).clean or rows_digest(changed, changed.timetables[0], s.system) != (
-            program.timetables[0].dataflow
-        )
+        seen = not verify(changed, s.system).clean or rows_digest(
+            changed, changed.timetables[0], s.system
+        ) != (program.timetables[0].dataflow)
         assert seen, field
 
 

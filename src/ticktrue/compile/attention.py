@@ -47,7 +47,7 @@ class Attending:
 
 
 def _scaled(t: Attending, c: Chain, x: int, which: tuple[str, int, int]) -> int:
-    """A beat of K or V times the factors of its KV heads; x itself where all scales are 1. which = (state region, record, beat)."""
+    """A beat of K or V times the factors of its KV heads; x where all scales are 1. which = (state region, record, beat)."""
     if not t.step.sharded.graph.kv_scaled:
         return x
     state, record, beat = which

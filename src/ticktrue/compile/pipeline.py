@@ -86,12 +86,26 @@ def _check(spec: ModelSpec, system: System, options: Options) -> None:
         raise UsageError(f"expected a cache format of {', '.join(KV_FORMATS)} (f32 has no other), found {options.kv!r}",
                          code="T122", where="--kv-format")  # fmt: skip
     _check_scales(spec, options)
+    _check_reach(system)
     formats_allowed(system.chip, options.fmt, options.hypothetical)
     if not 1 <= options.max_context <= spec.max_positions:
         raise UsageError(
             f"expected a context of 1 to {spec.max_positions} (what {spec.name} was made for), found {options.max_context}",
             code="T123", where="--max-model-len",
         )  # fmt: skip
+
+
+def _check_reach(system: System) -> None:
+    """Gathers stay inside a node of a dragonfly: between nodes they have neither a link at every index nor a relay on the way."""
+    for hop in system.hops:
+        if hop.ports and system.chips > hop.index_chips:
+            nodes = system.chips // hop.index_chips
+            raise UsageError(
+                f"expected chips of one node of {system.name}, at most {hop.index_chips}, found {system.chips} in {nodes} nodes: "
+                "a gather takes links of equal index between nodes, and two nodes of a dragonfly are joined by one link",
+                code="T120", where="--chips",
+                hint=f"up to {hop.index_chips} chips of this system, or a rack (`ticktrue hw list`)",
+            )  # fmt: skip
 
 
 def _check_scales(spec: ModelSpec, options: Options) -> None:

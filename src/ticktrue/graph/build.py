@@ -119,7 +119,7 @@ def build_graph(
     spec: ModelSpec, kind: StepKind, fmt: str, rings: tuple[int, ...] | None = None, kv: str = "bf16",
     *, kv_scaled: bool = False,
 ) -> Graph:  # fmt: skip
-    """The graph of one step of a model. `rings`, `kv`, `kv_scaled`: as of `Graph`; one ring for each of `spec.kinds`, none by default."""
+    """The graph of one step of a model. `rings`, `kv`, `kv_scaled`: as of `Graph`; no rings by default."""
     check_format(spec, fmt)
     b = _Builder(spec)
     x = b.add(NodeKind.EMBED, "embed", (), spec.hidden, tensor="embed")

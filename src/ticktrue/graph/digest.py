@@ -270,7 +270,9 @@ class _Walk:
     def _scale(self, x: Hashes, state: int, record: int) -> None:
         """Each KV head of K (even `state`) or V times its factor, in place: record 0 divides by the scale, 1 multiplies."""
         if self._graph.kv_scaled:
-            kernel.scale_heads(x, base(f"kv_scale.{state}"), record, self._spec.attention(state // 2).head_dim)
+            kernel.scale_heads(
+                x, base(f"kv_scale.{state}"), record, self._spec.attention(state // 2).head_dim
+            )
 
     def _attention(self, node: Node, q: Hashes) -> Hashes:
         spec, at, tokens = self._spec, self._spec.attention(node.layer), self._kind.tokens

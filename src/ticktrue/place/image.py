@@ -235,9 +235,7 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
     return _Arranged(regions, fill, phases)
 
 
-def place_image(
-    sharded: ShardedGraph, system: System, key: ImageKey, kv_scales: KvScales = ()
-) -> Image:
+def place_image(sharded: ShardedGraph, system: System, key: ImageKey, kv_scales: KvScales = ()) -> Image:
     """The image for the largest step kind that `sharded` was cut for (T_max tokens, NB blocks, all logits).
 
     Raises:

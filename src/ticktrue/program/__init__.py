@@ -31,7 +31,8 @@ from ticktrue.program.types import (
 )
 
 __all__ = [
-    "SCHEMA", "AttentionKey", "Decoded", "Flat", "Image", "ImageKey", "KvScales", "Loop", "Output", "Packing", "Plan", "Program", "Region",
+    "SCHEMA", "AttentionKey", "Decoded", "Flat", "Image", "ImageKey", "KvScales", "Loop", "Output", "Packing", "Plan", "Program",
+    "Region",
     "RegionClass", "StepKind", "Tensor", "Timetable", "class_regions", "decode", "encode", "expand", "image_digest",
     "output_progression", "program_digest", "read_program", "timetable_digest", "unroll", "write_program",
 ]  # fmt: skip

@@ -89,7 +89,11 @@ def _state_row(image: Image, r: Region, row: Int64) -> None:
     key = image.key
     of = key.of_layer(r.p0 // 2)
     # a record of scales has four float32 vectors for the 320 lanes of one vector of the state
-    lanes = BEAT * r.stride // BEAT_VECTORS if r.packing == Packing.KV_SCALE else r.stride * lanes_of(KV_TYPES[key.kv])
+    lanes = (
+        BEAT * r.stride // BEAT_VECTORS
+        if r.packing == Packing.KV_SCALE
+        else r.stride * lanes_of(KV_TYPES[key.kv])
+    )
     local = of.kv_heads // key.plan.h * of.head_dim
     heads = min(max(1, lanes // of.head_dim) * of.head_dim, local - r.p1)
     part = r.p0 % 2 == 1 and of.head_dim + 2 > BEAT

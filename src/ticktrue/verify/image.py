@@ -85,7 +85,7 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
 
 
 def _kv_scales(image: Image, findings: Findings) -> bool:
-    """Whether the scales of the cache are exponents for each KV head of each layer, K and V, where regions hold them, else none."""
+    """Whether the scales of the cache are exponents of each KV head of each layer, K and V; none where no region holds them."""
     key, scales = image.key, image.kv_scales
     heads = [key.of_layer(state // 2).kv_heads for state in range(2 * len(key.layer_kinds))] if scales else []
     fine = key.kv == "fp8" or not scales
