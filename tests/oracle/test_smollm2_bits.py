@@ -10,11 +10,13 @@ import pytest
 from tests.models import smollm2
 from tests.stepping import Stepper, same_bits
 
+from ticktrue.compile import bucket, image_blocks, tokens_kind
 from ticktrue.execute import Machine
 from ticktrue.generate import Session
 from ticktrue.graph.oracle import Oracle
 from ticktrue.graph.oracle_fast import fast_matmul
 from ticktrue.model import Model, load_model
+from ticktrue.program import StepKind
 
 pytestmark = pytest.mark.slow
 
@@ -69,17 +71,27 @@ def stepper(chips: int) -> Stepper:
     return Stepper.make(model().spec, model().weights(), chips, "bf16", 2_048)
 
 
-@pytest.mark.parametrize(("chips", "chunk", "window"), covering_array(), ids=str)
-def test_logits_equal_the_oracle(chips: int, chunk: int, window: tuple[int, int]) -> None:
-    start, count = window
+def prefill(s: Stepper, machine: Machine, first: int, end: int) -> None:
+    """The prompt's positions first .. end - 1, 64 a step, logits of the last only."""
+    for pos in range(first, end, 64):
+        part = tokens()[pos : min(pos + 64, end)]
+        width = tokens_kind(len(part))
+        blocks = bucket(pos + width, image_blocks(s.image.key.max_context, s.image.key.t_max))
+        machine.step(s.timetable(StepKind(width, 1, blocks, "last", "chip")), part, pos)
+
+
+@pytest.mark.parametrize("chips", CHIPS)
+def test_logits_equal_the_oracle(chips: int) -> None:
+    """The rows of the array for one number of chips, on one machine: between two windows the prompt goes in by 64."""
     s = stepper(chips)
-    machine = Machine(s.image, s.weights, s.system)
-    if start:
-        session = Session(machine, s.timetable)
-        for _ in session.generate(tokens()[:start], 1, frozenset()):
-            pass
-    logits = s.continue_run(machine, tokens()[: start + count], start, chunk)
-    assert same_bits(logits, reference()[start : start + count])
+    machine, at = Machine(s.image, s.weights, s.system), 0
+    rows = sorted((window, chunk) for of, chunk, window in covering_array() if of == chips)
+    assert [window for window, _ in rows] == list(WINDOWS)
+    for (start, count), chunk in rows:
+        prefill(s, machine, at, start)
+        logits = s.continue_run(machine, tokens()[: start + count], start, chunk)
+        assert same_bits(logits, reference()[start : start + count]), (chunk, start)
+        at = start + count
 
 
 def test_all_positions_of_a_long_prompt_equal_the_oracle() -> None:
