@@ -37,7 +37,7 @@ MUTATE: tuple[Callable[[np.random.Generator, Program], Iterable[Mutant]], ...] =
     rows_of,
     stacks_of,
 )
-TIMES = [pytest.param(2, id="two of each"), pytest.param(16, id="sixteen of each", marks=pytest.mark.slow)]
+TIMES = [pytest.param(2, id="two of each"), pytest.param(8, id="eight of each", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,8 @@ def test_no_mutant_survives(base: Base, each: int) -> None:
     witness = [judge(m, base) for m in made]
     unseen = [m for m, w in zip(made, witness, strict=True) if w == "same"]
     survivors = survivors_of(unseen, base)
-    seen, same = Counter(witness), [f"{m.name} {m.change}" for m in unseen]
+    seen = Counter("same by rule" if w == "same" else w for w in witness)
+    same = [f"{m.name} {m.change}" for m in unseen]
     counts = f"{len(made)} mutants of {len(fields)} fields: {dict(seen.most_common())}"
     print(f"\n{counts}\n  the same program by rule:", *same, sep="\n    ")  # noqa: T201
     assert len(survivors) == 0, survivors
