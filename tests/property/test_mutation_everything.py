@@ -55,7 +55,7 @@ def test_the_program_is_all_at_once(base: Base) -> None:
     assert timetable.kind.blocks > key.attention[1].ring  # the ring is gone round
     assert [loop.count for loop in timetable.loops] == [SLIDING_LAYERS]
     assert {t.stack for t in base.program.image.tensors} == {1, SPEC.experts.count}
-    assert (key.plan.h, key.plan.cp) == (2, 2)
+    assert [(grid.h, grid.cp) for grid in key.plan.grids] == [(2, 2), (2, 2)]
     assert judge(Mutant(base.program, "", ""), base) == "same"
     assert same_program(base.program, base.program, base.system) == ""
 

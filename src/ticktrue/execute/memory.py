@@ -163,14 +163,14 @@ def _pack_rope(image: Image, weights: Weights, room: npt.NDArray[np.float32], re
 def _pack_scales(image: Image, room: npt.NDArray[np.float32], where: tuple[int, Region]) -> None:
     """Factors of each lane of a record of the cache: 2^-e, with which it is written, and 2^e, with which it is read."""
     (chip, region), key = where, image.key
-    of = key.of_layer(region.p0 // 2)
+    of, grid = key.of_layer(region.p0 // 2), key.grid_of(region.p0 // 2)
     d, lanes = of.head_dim, room.reshape(2, -1)
-    local = of.kv_heads // key.plan.h * d
+    local = of.kv_heads // grid.h * d
     whole = min(max(1, lanes.shape[1] // d) * d, local - region.p1)
     if region.p0 % 2 == 1 and d + 2 > LANES:  # V of a wide head lies in equal parts
         size = -(-d // -(-d // PART))
         whole = min(size, d - region.p1 % d)
-    elements = chip // key.plan.cp * local + region.p1 + np.arange(whole)
+    elements = chip // grid.cp * local + region.p1 + np.arange(whole)
     exponents = np.array(image.kv_scales[region.p0])[elements // d]
     for record, sign in enumerate((-1, 1)):
         lanes[record, : len(elements)] = np.ldexp(np.float32(1), sign * exponents)
