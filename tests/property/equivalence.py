@@ -95,6 +95,11 @@ class Side:
         return m[:, None, None] * row[col.C_STEP2] + n[:, None] * row[col.C_STEP] + w + self.address[chip][r]
 
 
+def _by_peer(row: npt.NDArray[np.int64]) -> bool:
+    """Whether the number of its copy (K) decides anything: the chip it speaks with, or the rank its address goes by."""
+    return row[col.C_OP] in {Op.SEND, Op.RECEIVE} or row[col.C_RANKFN] == col.RANK_FROM
+
+
 @dataclass
 class Walk:
     """Both programs in step. `differs`: lanes of each row's result that may differ; `wrong`: bytes in `b`'s memory that may."""
@@ -153,7 +158,10 @@ class Walk:
             col.C_S1,
         }:
             raise Different(f"row {r} in columns {columns}")
-        return columns - {col.C_W, col.C_SPAN}
+        unread = {col.C_W, col.C_SPAN}
+        if not any(_by_peer(side.rows[r]) for side in (self.a, self.b)):
+            unread.add(col.C_K)
+        return columns - unread
 
     # ---- memory
 
