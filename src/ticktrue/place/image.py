@@ -11,11 +11,13 @@ from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
 from ticktrue.partition import ShardedGraph, kv_heads, legal_degrees, make_plan, partition, rings_of
 from ticktrue.place.fill import Wanted, fill_groups, layer_of
 from ticktrue.place.layout import Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
-from ticktrue.program import Image, ImageKey, Packing, Region, RegionClass
+from ticktrue.program import Image, ImageKey, KvScales, Packing, Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
 
 CODE_ROWS_MARGIN = 4096
+BEAT_VECTORS = 4
+"""Vectors of 320 float32 lanes."""
 
 
 def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
@@ -77,6 +79,19 @@ def _state(sharded: ShardedGraph, slots: int) -> list[Region]:
             out.append(Region(kv_name(layer, 1, group), RegionClass.STATE, -1, 0, s.v_width, count, Packing.KV, -1,
                               2 * layer + 1, first))  # fmt: skip
     return out
+
+
+def scale_name(state: str) -> str:
+    """Name of the region with the scales of a state region."""
+    return f"{state}.scale"
+
+
+def _scales(state: list[Region]) -> list[Region]:
+    """Of each state region two records of float32 lanes, as a record of it has: what divides by the scale, and the scale."""
+    return [
+        Region(scale_name(r.name), RegionClass.CONST, -1, 0, BEAT_VECTORS * r.stride, 2, Packing.KV_SCALE, -1, r.p0, r.p1)
+        for r in state
+    ]  # fmt: skip
 
 
 def _wanted(region: Region) -> Wanted:
@@ -172,13 +187,14 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
             fixed[group].append(Region(f"arena.{group}", RegionClass.ARENA, group, 0, 1, vectors))
     code = ceil_div(_row_estimate(sharded, phases) * system.chip.value("code_bytes_per_row"), 320)
     wanted = _weights(sharded, phases) + _consts(sharded, blocks * BLOCK)
-    wanted += _state(sharded, sharded.shapes.slots)
+    state = _state(sharded, sharded.shapes.slots)
+    wanted += state + (_scales(state) if sharded.graph.kv_scaled else [])
     wanted.append(Region("code", RegionClass.CODE, -1, 0, 1, code))
     regions, fill = _place_all(wanted, fixed, table)
     return _Arranged(regions, fill, phases)
 
 
-def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
+def place_image(sharded: ShardedGraph, system: System, key: ImageKey, kv_scales: KvScales = ()) -> Image:
     """The image for the largest step kind that `sharded` was cut for (T_max tokens, NB blocks, all logits).
 
     Raises:
@@ -189,7 +205,11 @@ def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
         raise _does_not_fit(sharded, system, key, arranged.regions)
     regions = sorted(arranged.regions, key=lambda r: (r.cls, r.group, r.base))
     return Image(
-        key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.depth)
+        key,
+        sharded.tensors,
+        tuple(regions),
+        _piece_table(regions, arranged.phases, sharded.shapes.depth),
+        kv_scales,
     )
 
 

@@ -13,7 +13,7 @@ from ticktrue.graph.build import build_graph
 from ticktrue.graph.types import Graph
 from ticktrue.hw import System, load_system
 from ticktrue.model import ModelSpec
-from ticktrue.place import image as place
+from ticktrue.place import fill
 from ticktrue.program import Image, Program, StepKind, Timetable, image_digest, unroll
 from ticktrue.program import columns as col
 from ticktrue.sim import assumed_constants, masked_cycles, simulate
@@ -110,7 +110,7 @@ def test_what_moves_the_time_is_the_same_with_a_loop() -> None:
 
 def test_layers_that_lie_alike_in_threes_are_a_loop_of_three_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a full chip, or a model of several kinds of layers, needs: a body of several layers, and some left over."""
-    monkeypatch.setattr(place, "_PERIODS", (3,))
+    monkeypatch.setattr(fill, "_PERIODS", (3,))
     spec, system = replace(SPEC, layers=20), on(3)
     image = compile_image(spec, system, Options(max_context=300))
     assert find_repeat(build_graph(spec, KIND, "bf16"), image) == Repeat(0, 3, 6)
@@ -126,7 +126,7 @@ def test_layers_that_lie_alike_in_threes_are_a_loop_of_three_layers(monkeypatch:
 
 
 def test_layers_that_lie_apart_are_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "_PERIODS", ())
+    monkeypatch.setattr(fill, "_PERIODS", ())
     system = on(2)
     image = compile_image(DEEP, system, Options(max_context=300))
     assert find_repeat(build_graph(DEEP, KIND, "bf16"), image) is None
