@@ -215,8 +215,8 @@ class _Weigher:
 
     @property
     def _sizes(self) -> list[int]:
-        """Sizes of groups that a pipeline may have: whole trays."""
-        unit = self._tray or self._system.full_chips
+        """Sizes of groups that a pipeline may have: whole trays (of a dragonfly, nodes)."""
+        unit = self._tray or min(self._system.gather_chips, self._system.full_chips)
         return [n for n in self._legal if n % unit == 0]
 
     def _demand(self, chips: int) -> Demand:

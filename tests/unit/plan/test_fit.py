@@ -157,6 +157,13 @@ def test_a_pipeline_is_named_where_one_group_is_too_small() -> None:
     assert not fewer.held
 
 
+def test_nodes_of_a_dragonfly_are_the_groups_of_a_pipeline() -> None:
+    system = shrunk("groq-tsp-v1-dragonfly", 3_600_000)
+    refused, pipeline = fit(SMALL, Question(700, formats=("int8",)), [system]).rows
+    assert (refused.chips, refused.fits, pipeline.group_chips, pipeline.fits) == (8, False, 8, True)
+    assert (pipeline.chips, pipeline.systems) == (8 * pipeline.stages, 1)
+
+
 def test_a_format_that_a_chip_lacks_is_skipped() -> None:
     found = fit(SMALL, Question(300), [load_system("groq-tsp-v1-node")])
     assert {s.format for s in found.skipped if "absent" in s.why} == {"bf16", "fp8"}
