@@ -231,7 +231,7 @@ def _attention_shapes(graph: Graph, plan: Plan, index: int) -> AttentionShapes:
     stored = Dtype.E4M3 if graph.kv == "fp8" else act
     ka, kl, d, ring = lanes_of(act), lanes_of(stored), at.head_dim, graph.rings[index]
     local_kv, g, f32 = at.kv_heads // plan.h, plan.chips, Dtype.F32
-    hv = min(max(1, kl // d), local_kv)
+    hv = min(max(1, min(kl, LANES - 1) // d), local_kv)  # the last lane of a beat is for the ones beside V
     round_heads = _round_heads(at.group, kind.tokens)
     blocks = min(kind.blocks, ring) if ring else kind.blocks
     value_dim = d if d + 2 <= LANES else ceil_div(d, ceil_div(d, PART))
