@@ -6,10 +6,12 @@ from tempfile import mkdtemp
 
 import numpy as np
 import pytest
+from tests.families import write_family
 from tests.models import write_llama
 from tests.stepping import Stepper, same_bits
 
 from ticktrue.compile import Options, assemble, compile_timetable
+from ticktrue.errors import InputError
 from ticktrue.graph.oracle import Cache, Oracle
 from ticktrue.graph.oracle_fast import fast_matmul
 from ticktrue.model import Model, load_model
@@ -52,3 +54,32 @@ def test_heads_side_by_side_in_e4m3_leave_a_lane_for_the_ones(head_dim: int, kv_
 @pytest.mark.parametrize(("head_dim", "kv_heads", "chips"), [(64, 10, 2), (160, 4, 2), (80, 4, 4)])
 def test_they_do_on_several_chips(head_dim: int, kv_heads: int, chips: int) -> None:
     check(model(head_dim, kv_heads), Options("fp8", COUNT, kv="fp8"), chips)
+
+
+@pytest.mark.parametrize("head_dim", [318, 320, 322, 384, 512, 576, 640])
+@pytest.mark.parametrize(("kv", "kv_heads", "chips"), [("auto", 1, 1), ("fp8", 2, 2)])
+def test_heads_of_up_to_two_beats(head_dim: int, kv: str, kv_heads: int, chips: int) -> None:
+    check(model(head_dim, kv_heads), Options("bf16", COUNT, kv=kv), chips)
+
+
+@pytest.mark.parametrize("head_dim", [320, 512, 514, 640])
+def test_normed_heads_of_two_beats(head_dim: int) -> None:
+    directory = write_family(
+        Path(mkdtemp()) / "m", "qwen3", 3, num_hidden_layers=1, head_dim=head_dim, vocab_size=20
+    )
+    check(load_model(str(directory)), Options("bf16", COUNT), 2)
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "kv_heads", "chips"), [(640, 2, 1), (578, 4, 2), (514, 3, 3), (638, 2, 4)]
+)
+def test_unequal_parts_of_several_heads(head_dim: int, kv_heads: int, chips: int) -> None:
+    """The last part of each head is shorter than the others, so that heads do not follow from parts at one distance."""
+    check(model(head_dim, kv_heads), Options("bf16", COUNT), chips)
+
+
+@pytest.mark.parametrize(("head_dim", "code"), [(641, "T342"), (642, "T333"), (768, "T333")])
+def test_wider_heads_are_refused(head_dim: int, code: str) -> None:
+    with pytest.raises(InputError) as e:
+        check(model(head_dim, 1), Options("bf16", COUNT))
+    assert e.value.code == code

@@ -270,7 +270,7 @@ def _across(t: Attending, half: int, stride: int, units: int) -> None:
     """One tree level over chips; parts of unequal size, of one head each, are combined part by part."""
     a, source = t.a, t.name("in.partial")
     label = f"{t.label}.across[{half}]"
-    if a.part_values(a.parts - 1) == a.value_dim:
+    if a.even:
         _combine(t, label, source, (0, half * stride), (half * units * a.q_rows, a.value_dim))
         return
     record = a.q_rows * a.partial_width
@@ -303,16 +303,34 @@ def _divide(t: Attending, source: str, per_unit: int) -> None:
             c.end()
 
 
+def _heads(t: Attending) -> tuple[str, Cut]:
+    """The chip's heads as beats that follow each other; where the last part of each is shorter, heads are made whole first."""
+    step, s, a = t.step, t.step.s, t.a
+    parts = Cut(a.local_heads * a.parts * a.value_dim, a.value_dim, s.act, 1, -(-a.value_dim // s.ka))
+    if a.even:
+        return t.name("ah"), parts
+    whole = Cut.of(a.local_heads * a.head_dim, a.local_heads, s.act)
+    for head in range(a.local_heads):
+        for beat, first in enumerate(range(0, a.head_dim, LANES)):
+            c = step.chain(f"{t.label}.head[{head}.{beat}]")
+            columns = head * a.parts * a.value_dim + first, min(LANES, a.head_dim - first)
+            x = merge(step, c, t.name("ah"), parts, columns)
+            base = (head * whole.beats + beat) * s.rows * whole.width
+            c.store(x, step.at(t.name("whole"), base, whole.width), s.act, whole.width)
+            c.end()
+    return t.name("whole"), whole
+
+
 def collect(t: Attending) -> None:
     """Heads to full attention rows `a`: a merge on the chip, and a gather over head groups where h > 1."""
     step, s, a = t.step, t.step.s, t.a
-    heads = Cut(a.local_heads * a.head_dim, a.value_dim, s.act, 1, -(-a.value_dim // s.ka))
+    source, heads = _heads(t)
     if step.sharded.plan.h == 1:
-        assemble(step, f"{t.label}.heads", (t.name("ah"), t.name("a")), heads)
+        assemble(step, f"{t.label}.heads", (source, t.name("a")), heads)
         return
     for beat, first in enumerate(range(0, a.attn.shard, LANES)):
         c = step.chain(f"{t.label}.heads.pack[{beat}]")
-        x = merge(step, c, t.name("ah"), heads, (first, min(LANES, a.attn.shard - first)))
+        x = merge(step, c, source, heads, (first, min(LANES, a.attn.shard - first)))
         base = beat * s.rows * a.attn.width
         c.store(x, step.at(t.name("sh.attn"), base, a.attn.width), s.act, a.attn.width)
         c.end()

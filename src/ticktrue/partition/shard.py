@@ -130,6 +130,11 @@ class AttentionShapes:
         """Vectors of the new V of a vector group or part, not yet in the type of the cache."""
         return self.kr_width if self.parts == 1 else ceil_div(self.value_dim, self.ka)
 
+    @property
+    def even(self) -> bool:
+        """Whether all parts of a head are of one size."""
+        return self.parts * self.value_dim == self.head_dim
+
     def part_values(self, part: int) -> int:
         """Values in a part of a head."""
         return min(self.value_dim, self.head_dim - part * self.value_dim)

@@ -161,7 +161,7 @@ def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
         out += (
             s.slots * a.units * a.parts * (48 + 8 * a.local_blocks.bit_length()) + 8 * s.slots * a.local_heads
         )
-        out += 16 * s.slots * a.v_groups
+        out += 16 * s.slots * a.v_groups + (0 if a.even else 8 * a.local_heads)
     return out
 
 
