@@ -140,7 +140,9 @@ def _values(words: np.ndarray, kv: str) -> np.ndarray:
     """What 16-bit words of a cache hold, as float32."""
     if kv == "f32":
         return words.view(np.float32)
-    return from_e4m3(words.view(np.uint8)) if kv == "fp8" else (words.astype(np.uint32) << 16).view(np.float32)
+    return (
+        from_e4m3(words.view(np.uint8)) if kv == "fp8" else (words.astype(np.uint32) << 16).view(np.float32)
+    )
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
