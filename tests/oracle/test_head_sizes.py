@@ -1,4 +1,4 @@
-"""Heads that fill a beat or are wider than one: bits, K and V against the oracle, both proofs; wider than two beats is refused."""
+"""Heads that fill a beat or are wider: bits, K and V against the oracle, both proofs; wider than two beats is refused."""
 
 from functools import cache
 from pathlib import Path

@@ -6,10 +6,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ticktrue.errors import DoesNotFit
+from ticktrue.graph.types import Graph, NodeKind
 from ticktrue.hw import System
 from ticktrue.isa import OpTable
 from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
-from ticktrue.partition import ShardedGraph, kv_degree, legal_degrees, make_plan, partition, rings_of
+from ticktrue.partition import (
+    ShardedGraph,
+    kv_degree,
+    legal_degrees,
+    make_plan,
+    partition,
+    rings_of,
+    scale_name,
+)
 from ticktrue.place.layout import SCORE, Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
 from ticktrue.program import Image, ImageKey, Packing, Region, RegionClass
 from ticktrue.program import columns as col
@@ -18,14 +27,29 @@ from ticktrue.units import ceil_div
 CODE_ROWS_MARGIN = 4096
 
 
+_WHOLE = frozenset({NodeKind.NORM, NodeKind.HEAD_NORM, NodeKind.LAYER_SCALAR})
+_PRODUCTS = frozenset({NodeKind.LINEAR, NodeKind.LOGITS})
+
+
+def _vectors(graph: Graph) -> tuple[set[str], set[str]]:
+    """Names of the vectors that a step takes: those that every chip has whole, and those cut over outputs with a product.
+
+    What a node does with a tensor decides, not its shape: a matrix may have one row or one column.
+    """
+    whole = {node.tensor for node in graph.nodes if node.kind in _WHOLE}
+    products = [node for node in graph.nodes if node.kind in _PRODUCTS]
+    return whole, {node.bias for node in products} | {scale_name(node.tensor) for node in products}
+
+
 def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
     out = []
+    whole, cut = _vectors(sharded.graph)
     for i, t in enumerate(sharded.tensors):
-        if t.outputs == 1:
+        if t.name in whole:
             out.append(
                 Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.inputs, LANES), Packing.LANES, i)
             )
-        elif t.inputs == 1:
+        elif t.name in cut:
             out.append(
                 Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.shard, LANES), Packing.SHARD, i)
             )
