@@ -18,7 +18,7 @@ from ticktrue.errors import InputError, UsageError
 from ticktrue.execute import Machine
 from ticktrue.generate import Sampling, Session, Step, step_kind
 from ticktrue.model import load_weights
-from ticktrue.program import Program, StepKind, write_program
+from ticktrue.program import Program, StepKind, check_writable, write_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ def perform(job: Job, terminal: Terminal) -> int:
 
     begin = time.perf_counter()
     sampling = sampling_of(job.choosing)
+    if job.output_file:
+        check_writable(Path(job.output_file))
     with watch_kernels(terminal) as kernels:
         given = read_file(job.program_file) if job.program_file else None
         found = look_up_for(given, job.target, terminal) if given else look_up(job.target, terminal)
