@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.rows import assemble, float_bits
-from ticktrue.compile.step import Step, all_gather, merge, relay
+from ticktrue.compile.step import Step, all_gather, merge, packets, relay
 from ticktrue.isa import Dtype, Op, RegFn
 from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES
 from ticktrue.partition import AttentionShapes, Cut
@@ -232,19 +232,23 @@ def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
         t.name("in.partial"), 0, w, rows * w, pattern=col.PATTERN_CONTEXT, rank_stride=units * rows * w
     )
 
-    def load(c: Chain, pace: int) -> int:
+    def load(c: Chain, pace: int, first: int, width: int) -> int:
         both = rows > 1 and units > 1  # else one run of equal steps: one row of each unit, or all of one
         pr = progress(rows, units, p=pace) if both else progress(rows * units, p=pace)
-        return c.load(step.at(t.name("olm"), 0, w if rows > 1 else per_unit, per_unit), pr, Dtype.F32, w)
+        return c.load(
+            step.at(t.name("olm"), first, w if rows > 1 else per_unit, per_unit), pr, Dtype.F32, width
+        )
 
     c = step.chain(f"{label}.partial.keep")
-    c.store(load(c, c.pace(w)), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
+    c.store(load(c, c.pace(w), 0, w), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
     c.end()
-    c = step.chain(f"{label}.partial.gather")
-    first = step.near(col.PATTERN_CONTEXT)
-    x = c.exchange(load(c, step.writer.slots[first] * w), first, Dtype.F32, w)
-    c.store(x, replace(at, pattern=first, rank_fn=col.RANK_FROM), Dtype.F32, w, peers=True)
-    c.end()
+    near = step.near(col.PATTERN_CONTEXT)
+    for name, first, width in packets(step, f"{label}.partial", w):
+        c = step.chain(f"{name}.gather")
+        x = c.exchange(load(c, step.writer.slots[near] * width, first, width), near, Dtype.F32, width)
+        there = replace(at, base=at.base + first, pattern=near, rank_fn=col.RANK_FROM)
+        c.store(x, there, Dtype.F32, width, peers=True)
+        c.end()
     relay(step, f"{label}.partial", at, (units * rows, Dtype.F32, w))
 
 
