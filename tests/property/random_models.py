@@ -63,6 +63,8 @@ FACTS: Mapping[str, tuple[int, ...]] = {
     "register_write_cycles": (1, 30),
 }
 """Numbers of a chip that change how a timetable looks, never what it computes."""
+RAGGED = 5
+"""Steps of a trial that are of any kind; twice as many bring any number of tokens."""
 
 
 @dataclass(frozen=True)
@@ -225,14 +227,16 @@ class Trial:
         stepper = Stepper(spec, self.model.weights(), self.system, self.image)
         machine, at, steps = Machine(self.image, self.model.weights(), self.system), [0] * options.slots, 0
         while any(a < n for a, n in zip(at, lengths, strict=True)):
-            parts, width = self._parts(tokens, at, steps)
-            if not any(parts):
+            kind, parts = self._step(tokens, at, steps)
+            steps += 1
+            if not parts[0] if kind.slots == 1 else not any(parts):
                 continue
-            kind = StepKind(width, options.slots, bucket(max(at) + width, self.blocks), "all", "chip")
-            result, steps = machine.batch(stepper.timetable(kind), parts, at), steps + 1
+            result = machine.batch(stepper.timetable(kind), parts, at[: kind.slots])
             for slot, part in enumerate(parts):
-                rows = slice(slot * width, slot * width + len(part))
+                first = slot * kind.tokens if kind.logits == "all" else slot
                 wanted = expected[slot][at[slot] : at[slot] + len(part)]
+                wanted = wanted if kind.logits == "all" else wanted[-1:]
+                rows = slice(first, first + len(wanted))
                 assert same_bits(result.logits[rows], wanted), (self.case.name, kind, slot, at)
                 assert (result.next_token[rows] == wanted.argmax(axis=1)).all(), (
                     self.case.name,
@@ -242,12 +246,20 @@ class Trial:
                 )
                 at[slot] += len(part)
 
-    def _parts(self, tokens: list[list[int]], at: list[int], steps: int) -> tuple[list[list[int]], int]:
-        """What each slot takes in a step, and the step's width: ragged at first, then as much as there is."""
+    def _step(self, tokens: list[list[int]], at: list[int], steps: int) -> tuple[StepKind, list[list[int]]]:
+        """What the first slots take in a step, and its kind: anything legal at first, then as much as there is."""
         r, options = self.random, self.case.options
-        widest = r.choice([t for t in TOKENS if t <= options.t_max]) if steps < 6 else options.t_max
+        slots, widest, logits = options.slots, options.t_max, "all"
+        if steps < RAGGED:
+            slots, logits = r.randint(1, slots), r.choice(["all", "all", "last"])
+            widest = r.choice([t for t in TOKENS if t <= widest])
         takes = [
-            r.choice([0, r.randint(1, widest), widest]) if len(at) > 1 and steps < 12 else widest for _ in at
+            r.choice([0, r.randint(1, widest), widest]) if steps < 2 * RAGGED else widest
+            for _ in range(slots)
         ]
-        parts = [t[a : a + n] for t, a, n in zip(tokens, at, takes, strict=True)]
-        return parts, tokens_kind(max(1, *(len(p) for p in parts))) if r.random() < 0.5 else widest
+        parts = [t[a : a + n] for t, a, n in zip(tokens, at, takes, strict=False)]
+        width = tokens_kind(max(1, *(len(p) for p in parts), 1)) if r.random() < 1 / 2 else widest
+        blocks = bucket(max(at[:slots]) + width, self.blocks)
+        if steps < RAGGED:
+            blocks = r.randint(-(-(max(at[:slots]) + width) // 64), self.blocks)
+        return StepKind(width, slots, blocks, logits, "chip"), parts

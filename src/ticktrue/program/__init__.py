@@ -32,6 +32,6 @@ from ticktrue.program.types import (
 
 __all__ = [
     "SCHEMA", "AttentionKey", "Decoded", "Flat", "Image", "ImageKey", "Loop", "Output", "Packing", "Plan", "Program", "Region",
-    "RegionClass", "StepKind", "Tensor", "Timetable", "check_writable", "class_regions", "decode", "encode", "expand", "image_digest",
-    "output_progression", "program_digest", "read_program", "timetable_digest", "unroll", "write_program",
+    "RegionClass", "StepKind", "Tensor", "Timetable", "check_writable", "class_regions", "decode", "encode", "expand",
+    "image_digest", "output_progression", "program_digest", "read_program", "timetable_digest", "unroll", "write_program",
 ]  # fmt: skip
