@@ -172,3 +172,22 @@ def test_what_a_link_names_is_written_and_a_pipe_stays_one(program, tmp_path):
     reader.join()
     assert got == [Path(program).read_bytes()]
     assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("t_max 64", "t_max 48", "expected at most 1, 2, 4, 8"),
+        ("t_max 64", "t_max 0", "found 0 [x.txt, t_max]"),
+        ("slots 1", "slots 0", "found 0 [x.txt, slots]"),
+        ("slots 1", "slots -2", "expected 1 to 4,096"),
+    ],
+)
+def test_a_program_for_steps_that_cannot_be_is_refused(cli, model, program, tmp_path, old, new, told):
+    text = cli("inspect", "--text", program).out
+    assert text.count(old) == 1
+    (tmp_path / "x.txt").write_text(text.replace(old, new))
+    ran = cli("run", "abc", "--raw", "--model", model, "--program", "x.txt", "--max-tokens", "2")
+    assert ran.status == 3, ran
+    assert ran.err.startswith("T369: no program can be so: ")
+    assert told in ran.err
