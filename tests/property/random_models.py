@@ -58,7 +58,7 @@ FACTS: Mapping[str, tuple[int, ...]] = {
     "mxm_weight_load_bytes_per_cycle": (2_560, 40_000),
     "mxm_pass_cycles": (1, 60),
     "vxm_ports": (8, 40),
-    "sxm_ports": (2, 16),
+    "sxm_ports": (4, 16),
     "streams": (48, 256),
     "register_write_cycles": (1, 30),
 }
