@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.rows import assemble, float_bits
-from ticktrue.compile.step import Step, all_gather, merge, relay
+from ticktrue.compile.step import Step, all_gather, merge, packets, relay
 from ticktrue.isa import Dtype, Op, RegFn
 from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES
 from ticktrue.partition import AttentionShapes, Cut
-from ticktrue.place import BEAT_VECTORS, kv_name, scale_name
+from ticktrue.place import BEAT_VECTORS, kv_name, kv_scale_name
 from ticktrue.program import columns as col
 
 
@@ -51,8 +51,8 @@ def _scaled(t: Attending, c: Chain, x: int, which: tuple[str, int, int]) -> int:
     if not t.step.sharded.graph.kv_scaled:
         return x
     state, record, beat = which
-    region = t.step.writer.regions[t.step.writer.index[scale_name(state)]]
-    at = t.step.at(scale_name(state), record * region.stride + beat * BEAT_VECTORS)
+    region = t.step.writer.regions[t.step.writer.index[kv_scale_name(state)]]
+    at = t.step.at(kv_scale_name(state), record * region.stride + beat * BEAT_VECTORS)
     return c.op(Op.MUL, x, c.load(at, c.out(x), Dtype.F32, BEAT_VECTORS))
 
 
@@ -249,19 +249,23 @@ def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
     step, w, rows, label = t.step, t.a.partial_width, t.a.q_rows, t.label
     at = step.at(t.name("in.partial"), 0, w, rows * w, pattern=t.a.context, rank_stride=units * rows * w)
 
-    def load(c: Chain, pace: int) -> int:
+    def load(c: Chain, pace: int, first: int, width: int) -> int:
         both = rows > 1 and units > 1  # else one run of equal steps: one row of each unit, or all of one
         pr = progress(rows, units, p=pace) if both else progress(rows * units, p=pace)
-        return c.load(step.at(t.name("olm"), 0, w if rows > 1 else per_unit, per_unit), pr, Dtype.F32, w)
+        return c.load(
+            step.at(t.name("olm"), first, w if rows > 1 else per_unit, per_unit), pr, Dtype.F32, width
+        )
 
     c = step.chain(f"{label}.partial.keep")
-    c.store(load(c, c.pace(w)), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
+    c.store(load(c, c.pace(w), 0, w), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
     c.end()
-    c = step.chain(f"{label}.partial.gather")
-    first = step.near(t.a.context)
-    x = c.exchange(load(c, step.writer.slots[first] * w), first, Dtype.F32, w)
-    c.store(x, replace(at, pattern=first, rank_fn=col.RANK_FROM), Dtype.F32, w, peers=True)
-    c.end()
+    near = step.near(t.a.context)
+    for name, first, width in packets(step, f"{label}.partial", w):
+        c = step.chain(f"{name}.gather")
+        x = c.exchange(load(c, step.writer.slots[near] * width, first, width), near, Dtype.F32, width)
+        there = replace(at, base=at.base + first, pattern=near, rank_fn=col.RANK_FROM)
+        c.store(x, there, Dtype.F32, width, peers=True)
+        c.end()
     relay(step, f"{label}.partial", at, (units * rows, Dtype.F32, w))
 
 
@@ -287,7 +291,7 @@ def _across(t: Attending, half: int, stride: int, units: int) -> None:
     """One tree level over chips; parts of unequal size, of one head each, are combined part by part."""
     a, source = t.a, t.name("in.partial")
     label = f"{t.label}.across[{half}]"
-    if a.part_values(a.parts - 1) == a.value_dim:
+    if a.even:
         _combine(t, label, source, (0, half * stride), (half * units * a.q_rows, a.value_dim))
         return
     record = a.q_rows * a.partial_width
@@ -320,16 +324,34 @@ def _divide(t: Attending, source: str, per_unit: int) -> None:
             c.end()
 
 
+def _heads(t: Attending) -> tuple[str, Cut]:
+    """The chip's heads as beats that follow each other; where the last part of each is shorter, heads are made whole first."""
+    step, s, a = t.step, t.step.s, t.a
+    parts = Cut(a.local_heads * a.parts * a.value_dim, a.value_dim, s.act, 1, -(-a.value_dim // s.ka))
+    if a.even:
+        return t.name("ah"), parts
+    whole = Cut.of(a.local_heads * a.head_dim, a.local_heads, s.act)
+    for head in range(a.local_heads):
+        for beat, first in enumerate(range(0, a.head_dim, LANES)):
+            c = step.chain(f"{t.label}.head[{head}.{beat}]")
+            columns = head * a.parts * a.value_dim + first, min(LANES, a.head_dim - first)
+            x = merge(step, c, t.name("ah"), parts, columns)
+            base = (head * whole.beats + beat) * s.rows * whole.width
+            c.store(x, step.at(t.name("whole"), base, whole.width), s.act, whole.width)
+            c.end()
+    return t.name("whole"), whole
+
+
 def collect(t: Attending) -> None:
     """Heads to full attention rows `a`: a merge on the chip, and a gather over head groups where h > 1."""
     step, s, a = t.step, t.step.s, t.a
-    heads = Cut(a.local_heads * a.head_dim, a.value_dim, s.act, 1, -(-a.value_dim // s.ka))
+    source, heads = _heads(t)
     if a.h == 1:
-        assemble(step, f"{t.label}.heads", (t.name("ah"), t.name("a")), heads)
+        assemble(step, f"{t.label}.heads", (source, t.name("a")), heads)
         return
     for beat, first in enumerate(range(0, a.attn.shard, LANES)):
         c = step.chain(f"{t.label}.heads.pack[{beat}]")
-        x = merge(step, c, t.name("ah"), heads, (first, min(LANES, a.attn.shard - first)))
+        x = merge(step, c, source, heads, (first, min(LANES, a.attn.shard - first)))
         base = beat * s.rows * a.attn.width
         c.store(x, step.at(t.name("sh.attn"), base, a.attn.width), s.act, a.attn.width)
         c.end()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ticktrue.compile.build import build_chains
 from ticktrue.compile.loops import looped_timetable
-from ticktrue.errors import UsageError
+from ticktrue.errors import UnsupportedModel, UsageError
 from ticktrue.graph.build import build_graph
 from ticktrue.graph.digest import graph_digest
 from ticktrue.graph.types import Graph
@@ -21,6 +21,8 @@ from ticktrue.units import ceil_div
 BLOCK = 64
 T_MAX = 64
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+MOST_SLOTS = 1 << 12
+WIDEST_HEAD = 640  # each half is turned as one beat
 FORMATS = ("bf16", "f32", "int8", "fp8")
 KV_FORMATS = ("auto", "fp8")
 
@@ -77,8 +79,17 @@ def bucket(positions: int, limit: int) -> int:
 
 
 def tokens_kind(count: int) -> int:
-    """The smallest T a timetable exists for that takes `count` tokens."""
-    return next(t for t in TOKENS if t >= count)
+    """The smallest T a timetable exists for that takes `count` tokens.
+
+    Raises:
+        UsageError: T127 if there is none.
+    """
+    for t in TOKENS:
+        if t >= count:
+            return t
+    raise UsageError(
+        f"expected at most {TOKENS[-1]} tokens in a step, found {count}", code="T127", where="tokens"
+    )
 
 
 def _check(spec: ModelSpec, system: System, options: Options) -> None:
@@ -129,14 +140,51 @@ def _check_scales(spec: ModelSpec, options: Options) -> None:
                          code="T122", where="kv_scales", hint="leave them out for scales of 1")  # fmt: skip
 
 
+def _check_steps(options: Options) -> None:
+    if options.t_max not in TOKENS:
+        raise UsageError(f"expected at most {', '.join(map(str, TOKENS))} tokens of a sequence in one step, "
+                         f"found {options.t_max!r}", code="T125", where="t_max")  # fmt: skip
+    if options.slots not in range(1, MOST_SLOTS + 1):
+        raise UsageError(f"expected 1 to {MOST_SLOTS:,} sequences held at once, found {options.slots!r}", code="T125",
+                         where="slots")  # fmt: skip
+
+
+def _check_heads(spec: ModelSpec) -> None:
+    for kind in spec.kinds:
+        if (d := spec.attention_of(kind).head_dim) > WIDEST_HEAD:
+            raise UnsupportedModel(f"expected heads of at most {WIDEST_HEAD} elements, found {d} ({kind.name.lower()} attention)",
+                                   code="T333", where="head_dim")  # fmt: skip
+
+
+def _check_kind(image: Image, kind: StepKind) -> None:
+    """That the image holds what a step of `kind` takes."""
+    key = image.key
+    blocks = image_blocks(key.max_context, key.t_max)
+    rules = (
+        ("tokens", kind.tokens in TOKENS and kind.tokens <= key.t_max, f"one of {TOKENS} up to {key.t_max}"),
+        ("slots", kind.slots in range(1, key.slots + 1), f"1 to {key.slots}"),
+        ("blocks", kind.blocks in range(ceil_div(kind.tokens, BLOCK), blocks + 1),
+         f"{ceil_div(kind.tokens, BLOCK)} to {blocks}"),
+        ("logits", kind.logits in {"last", "all"}, "last or all"),
+        ("sampler", kind.sampler in {"chip", "host"}, "chip or host"),
+    )  # fmt: skip
+    for name, fine, expected in rules:
+        if not fine:
+            raise UsageError(f"expected a step of {expected} {name}, found {getattr(kind, name)!r}", code="T127",
+                             where=f"step kind, {name}")  # fmt: skip
+
+
 def compile_image(spec: ModelSpec, system: System, options: Options, weights_digest: str = "") -> Image:
     """The image of a model on all chips of `system`.
 
     Raises:
-        UsageError: T120..T123, T126 for an illegal degree, format, context or head groups.
+        UsageError: T120..T123, T126 for an illegal degree, format, context or head groups, T125 for what a step may take.
+        UnsupportedModel: T333 for heads that are too wide.
         DoesNotFit: T310.
     """
     _check(spec, system, options)
+    _check_steps(options)
+    _check_heads(spec)
     limit, tray = system.gather_chips, system.tray_chips
     plan = make_plan(kv_heads(spec), system.chips, heads=options.heads, limit=limit, tray=tray)
     kv = "fp8" if options.kv == "fp8" else "f32" if options.fmt == "f32" else "bf16"
@@ -170,7 +218,11 @@ def unproved_timetable(
     """The timetable of one step kind over `image`, without the graph's digest: it can be timed and executed, not proved.
 
     `loops`: equal layers are stored once, where there are enough of them and they repeat with one period.
+
+    Raises:
+        UsageError: T127 for a step that the image has no room for.
     """
+    _check_kind(image, kind)
     sharded = partition(graph_of(spec, image, kind), image.key.plan)
     looped = looped_timetable(sharded, image, system) if loops else None
     return looped or schedule(image, build_chains(sharded, image, system), system)
@@ -180,8 +232,8 @@ def compile_timetable(
     spec: ModelSpec, system: System, image: Image, kind: StepKind, *, loops: bool = True
 ) -> Timetable:
     """The timetable of one step kind over `image`, with the graph's dataflow digest; `loops` as in `unproved_timetable`."""
-    digest = graph_digest(graph_of(spec, image, kind))
-    return replace(unproved_timetable(spec, system, image, kind, loops=loops), dataflow=digest)
+    timetable = unproved_timetable(spec, system, image, kind, loops=loops)
+    return replace(timetable, dataflow=graph_digest(graph_of(spec, image, kind)))
 
 
 def assemble(image: Image, timetables: Iterable[Timetable]) -> Program:

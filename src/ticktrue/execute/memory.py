@@ -166,7 +166,7 @@ def _pack_scales(image: Image, room: npt.NDArray[np.float32], where: tuple[int, 
     of, grid = key.of_layer(region.p0 // 2), key.grid_of(region.p0 // 2)
     d, lanes = of.head_dim, room.reshape(2, -1)
     local = of.kv_heads // grid.h * d
-    whole = min(max(1, lanes.shape[1] // d) * d, local - region.p1)
+    whole = min(max(1, min(lanes.shape[1], LANES - 1) // d) * d, local - region.p1)
     if region.p0 % 2 == 1 and d + 2 > LANES:  # V of a wide head lies in equal parts
         size = -(-d // -(-d // PART))
         whole = min(size, d - region.p1 % d)

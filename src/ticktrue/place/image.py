@@ -5,10 +5,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ticktrue.errors import DoesNotFit
+from ticktrue.graph.types import Graph, NodeKind
 from ticktrue.hw import System
 from ticktrue.isa import OpTable
 from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
-from ticktrue.partition import ShardedGraph, kv_heads, legal_degrees, make_plan, partition, rings_of
+from ticktrue.partition import (
+    ShardedGraph,
+    kv_heads,
+    legal_degrees,
+    make_plan,
+    partition,
+    rings_of,
+    scale_name,
+)
 from ticktrue.place.fill import Wanted, fill_groups, layer_of
 from ticktrue.place.layout import Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
 from ticktrue.program import Image, ImageKey, KvScales, Packing, Region, RegionClass
@@ -20,14 +29,29 @@ BEAT_VECTORS = 4
 """Vectors of 320 float32 lanes."""
 
 
+_WHOLE = frozenset({NodeKind.NORM, NodeKind.HEAD_NORM, NodeKind.LAYER_SCALAR})
+_PRODUCTS = frozenset({NodeKind.LINEAR, NodeKind.LOGITS})
+
+
+def _vectors(graph: Graph) -> tuple[set[str], set[str]]:
+    """Names of the vectors that a step takes: those that every chip has whole, and those cut over outputs with a product.
+
+    What a node does with a tensor decides, not its shape: a matrix may have one row or one column.
+    """
+    whole = {node.tensor for node in graph.nodes if node.kind in _WHOLE}
+    products = [node for node in graph.nodes if node.kind in _PRODUCTS]
+    return whole, {node.bias for node in products} | {scale_name(node.tensor) for node in products}
+
+
 def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
     out = []
+    whole, cut = _vectors(sharded.graph)
     for i, t in enumerate(sharded.tensors):
-        if t.outputs == 1:
+        if t.name in whole:
             out.append(
                 Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.inputs, LANES), Packing.LANES, i)
             )
-        elif t.inputs == 1:
+        elif t.name in cut:
             out.append(
                 Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.shard, LANES), Packing.SHARD, i)
             )
@@ -81,7 +105,7 @@ def _state(sharded: ShardedGraph, slots: int) -> list[Region]:
     return out
 
 
-def scale_name(state: str) -> str:
+def kv_scale_name(state: str) -> str:
     """Name of the region with the scales of a state region."""
     return f"{state}.scale"
 
@@ -89,7 +113,7 @@ def scale_name(state: str) -> str:
 def _scales(state: list[Region]) -> list[Region]:
     """Of each state region two records of float32 lanes, as a record of it has: what divides by the scale, and the scale."""
     return [
-        Region(scale_name(r.name), RegionClass.CONST, -1, 0, BEAT_VECTORS * r.stride, 2, Packing.KV_SCALE, -1, r.p0, r.p1)
+        Region(kv_scale_name(r.name), RegionClass.CONST, -1, 0, BEAT_VECTORS * r.stride, 2, Packing.KV_SCALE, -1, r.p0, r.p1)
         for r in state
     ]  # fmt: skip
 
@@ -135,7 +159,7 @@ def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
         out += (
             s.slots * a.units * a.parts * (48 + 8 * a.local_blocks.bit_length()) + 8 * s.slots * a.local_heads
         )
-        out += 16 * s.slots * a.v_groups
+        out += 16 * s.slots * a.v_groups + (0 if a.even else 8 * a.local_heads)
     return out
 
 

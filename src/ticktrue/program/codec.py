@@ -4,7 +4,10 @@ The sha256 of a program covers the image and the digest of every timetable, so a
 """
 
 import contextlib
+import errno
 import hashlib
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -233,16 +236,56 @@ def read_program(path: Path) -> Decoded:
 def write_program(program: Program, path: Path) -> None:
     """Writes a program file as a whole: beside its place first, then moved, so no half file is ever seen.
 
+    What a link names is written, not the link; a device or pipe takes the bytes as they are.
+
     Raises:
         EnvironmentProblem: T416 if it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.part")
+    data = encode(program)
+    with _writing(path):
+        if _special(path):
+            path.write_bytes(data)
+            return
+        with _beside(path) as temporary:
+            temporary.write_bytes(data)
+            temporary.replace(path.resolve())
+
+
+def check_writable(path: Path) -> None:
+    """Finds out whether `write_program` can write there, before the work whose result it is to hold; leaves nothing behind.
+
+    Raises:
+        EnvironmentProblem: T416 if not.
+    """
+    with _writing(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not _special(path):
+            with _beside(path) as temporary:
+                temporary.write_bytes(b"")
+
+
+def _special(path: Path) -> bool:
+    """Whether there is something that cannot be replaced by a file."""
+    return path.exists() and not path.is_file()
+
+
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A name in the directory of a file that is to be; whatever is there in the end is removed."""
+    place = path.resolve()
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        temporary.write_bytes(encode(program))
-        temporary.replace(path)
-    except OSError as e:
+        yield temporary
+    finally:
         with contextlib.suppress(OSError):  # where nothing can be written, nothing can be removed
             temporary.unlink(missing_ok=True)
-        raise EnvironmentProblem(
-            f"cannot write the program: {e.strerror}", code="T416", where=str(path)
-        ) from e
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as e:
+        why = e.strerror if isinstance(e, OSError) else str(e)
+        raise EnvironmentProblem(f"cannot write the program: {why}", code="T416", where=str(path)) from e

@@ -88,7 +88,7 @@ def _state_row(image: Image, r: Region, row: Int64) -> None:
         else r.stride * lanes_of(KV_TYPES[key.kv])
     )
     local = of.kv_heads // grid.h * of.head_dim
-    heads = min(max(1, lanes // of.head_dim) * of.head_dim, local - r.p1)
+    heads = min(max(1, min(lanes, BEAT - 1) // of.head_dim) * of.head_dim, local - r.p1)
     part = r.p0 % 2 == 1 and of.head_dim + 2 > BEAT
     size = ceil_div(of.head_dim, ceil_div(of.head_dim, PART))
     row[kernel.R_ELEMENTS] = min(size, of.head_dim - r.p1 % of.head_dim) if part else heads

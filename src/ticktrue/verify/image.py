@@ -307,7 +307,7 @@ def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int
     of, grid = key.of_layer(r.p0 // 2), key.grid_of(r.p0 // 2)
     lanes, d = lanes_of(KV_TYPES[key.kv]), of.head_dim
     local = of.kv_heads // grid.h
-    hv = min(max(1, lanes // d), local)
+    hv = min(max(1, min(lanes, LANES - 1) // d), local)
     if r.p0 % 2 == 1 and d + 2 > LANES:
         size = ceil_div(d, ceil_div(d, PART))
         width, parts = ceil_div(size, lanes), {h * d + e for h in range(local) for e in range(0, d, size)}
