@@ -26,11 +26,19 @@ WIDE: dict[str, object] = {
     "num_hidden_layers": 1,
 }
 """More experts than a beat has lanes, and an odd number of them for each token."""
+NARROW: dict[str, object] = {
+    "hidden_size": 650,
+    "moe_intermediate_size": 32,
+    "num_experts": 5,
+    "num_experts_per_tok": 3,
+    "num_hidden_layers": 1,
+}
+"""On many chips an expert has two columns of each: so many pieces in a tile that their streams do not fit in one chain."""
 
 
 @cache
 def model(name: str = "moe") -> Model:
-    changes = {"moe": {}, "wide": WIDE, "one": {"num_experts_per_tok": 1}}[name]
+    changes = {"moe": {}, "wide": WIDE, "one": {"num_experts_per_tok": 1}, "narrow": NARROW}[name]
     return load_model(str(write_family(Path(mkdtemp()) / name, "qwen3_moe", 3, **changes)))
 
 
@@ -60,6 +68,10 @@ def reference(name: str, fmt: str, tokens: list[int]) -> OracleResult:
         ("wide", 2, 7, "bf16", 20),
         ("wide", 4, 64, "f32", 20),
         ("one", 2, 4, "bf16", 20),
+        ("narrow", 16, 4, "bf16", 21),
+        ("narrow", 16, 64, "bf16", 70),
+        ("narrow", 4, 8, "f32", 20),
+        ("narrow", 8, 16, "f32", 20),
     ],
 )
 def test_logits_and_cache_equal_the_oracle(name: str, chips: int, chunk: int, fmt: str, count: int) -> None:

@@ -4,7 +4,7 @@ Every chip knows every choice. Per rank, a chain per weight tile goes through th
 the expert that the row's register names. What the experts make lies as [rank][token row]; the weighted sum folds over ranks.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ticktrue.compile import linear
 from ticktrue.compile.chains import Chain, Keep, progress
@@ -14,7 +14,7 @@ from ticktrue.errors import Bug
 from ticktrue.isa import Dtype, Op, RegFn, Unit
 from ticktrue.isa.ops import LANES, lanes_of
 from ticktrue.partition import ExpertShapes
-from ticktrue.place import Phase, Tile, route_width
+from ticktrue.place import Phase, Tile, piece_streams, route_width, turns
 
 
 def shapes(step: Step) -> ExpertShapes:
@@ -72,12 +72,30 @@ def _each(step: Step, x: ExpertShapes) -> Step:
 
 
 def _tiles(step: Step, phase: Phase, names: tuple[str, str], *, per_rank: bool) -> None:
-    """Per rank and tile one chain over the token rows; `per_rank`: whether x lies as [rank][row]. names = (x, partials)."""
+    """Per rank and tile the chains over its token rows; `per_rank`: whether x lies as [rank][row]. names = (x, partials)."""
+    fit = step.writer.table.streams // piece_streams(eight_bits=step.sharded.graph.eight_bits)
     for rank in range(shapes(step).per_token):
         for i, tile in enumerate(phase.packed.tiles):
-            c = step.chain(f"{phase.name}.tile[{rank}.{i}]")
-            _tile(step, c, (phase, tile, rank), names, per_rank)
-            c.end()
+            found = turns(len(tile.pieces), step.s.rows, fit)
+            for number, (rows, pieces) in enumerate(found):
+                c = step.chain(f"{phase.name}.tile[{rank}.{i}{f'.{number}' if len(found) > 1 else ''}]")
+                named = replace(tile, pieces=tile.pieces[pieces])
+                _tile(
+                    step, c, _Named(phase, named, rank, rows.start, rows.stop - rows.start, per_rank), names
+                )
+                c.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A tile of the expert that rank `rank` of token rows first .. first + count - 1 names; `per_rank` as of `_tiles`."""
+
+    phase: Phase
+    tile: Tile
+    rank: int
+    first: int
+    count: int
+    per_rank: bool
 
 
 def _period(step: Step, tile: Tile) -> int:
@@ -88,25 +106,32 @@ def _period(step: Step, tile: Tile) -> int:
     return hold + int(table.latency[Op.INSTALL]) + len(tile.pieces)
 
 
-def _tile(
-    step: Step, c: Chain, what: tuple[Phase, Tile, int], names: tuple[str, str], per_rank: bool
-) -> None:
-    (phase, tile, rank), (x, partial), s = what, names, step.s
-    n, k, q = s.rows, shapes(step).per_token, _period(step, tile)
-    pr = progress(1, n, q=q)
+def _tile(step: Step, c: Chain, of: _Named, names: tuple[str, str]) -> None:
+    (x, partial), s, phase, tile = names, step.s, of.phase, of.tile
+    n, k = s.rows, shapes(step).per_token
+    pr = progress(1, of.count, q=_period(step, tile))
     named = step.at(
-        phase.name, tile.vector, reg_fn=int(RegFn.EXPERT), reg_stride=phase.packed.vectors, rank=rank
+        phase.name,
+        tile.vector,
+        reg_fn=int(RegFn.EXPERT),
+        reg_stride=phase.packed.vectors,
+        row=of.first,
+        rank=of.rank,
     )
     w = c.load(named, pr, s.weight, tile.rows * tile.per_row, wide=True)
     plane = c.install(w, s.passed, Keep(0, lanes_of(s.weight) * tile.per_row), per_row=tile.per_row)
-    rows, first, width = (n * k, rank * n, phase.partial_width) if per_rank else (n, 0, phase.partial_width)
+    rows, row = (n * k, of.rank * n + of.first) if of.per_rank else (n, of.first)
     for piece in tile.pieces:
         beat, inside = divmod(piece.k_tile, s.per_beat)
-        at = step.at(x, (beat * rows + first) * s.per_beat + inside, 0, s.per_beat)
+        at = step.at(x, (beat * rows + row) * s.per_beat + inside, 0, s.per_beat)
         y = c.matmul(c.load(at, pr, s.act, 1), plane)
         moved = c.op(Op.MOVE, y, a=(piece.lane, piece.cols, piece.to_lane))
-        number = phase.packed.first_partial(piece.matrix, piece.record) + piece.partial
-        c.store(moved, step.at(partial, (number * k + rank) * n * width, 0, width), Dtype.F32, width)
+        number, width = (
+            phase.packed.first_partial(piece.matrix, piece.record) + piece.partial,
+            phase.partial_width,
+        )
+        into = step.at(partial, ((number * k + of.rank) * n + of.first) * width, 0, width)
+        c.store(moved, into, Dtype.F32, width)
 
 
 def _mix(step: Step, label: str, x: ExpertShapes, record: int) -> None:

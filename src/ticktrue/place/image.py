@@ -10,7 +10,18 @@ from ticktrue.hw import System
 from ticktrue.isa import OpTable
 from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
 from ticktrue.partition import ShardedGraph, kv_degree, legal_degrees, make_plan, partition, rings_of
-from ticktrue.place.layout import SCORE, Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
+from ticktrue.place.layout import (
+    ROWS_APART,
+    SCORE,
+    Phase,
+    Slot,
+    inbox_slots,
+    phases_of,
+    piece_streams,
+    rope_width,
+    scratch_slots,
+    turns,
+)
 from ticktrue.program import Image, ImageKey, Packing, Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
@@ -147,13 +158,24 @@ def _arenas(slots: list[Slot], groups: int) -> list[int]:
     return size
 
 
-def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
+def _tile_rows(sharded: ShardedGraph, phases: tuple[Phase, ...], streams: int) -> int:
+    """Rows of the chains of all tiles, where they are most: those of narrow experts with a chain for each token row."""
+    s, eight = sharded.shapes, sharded.graph.eight_bits
+    each, fit, out = 7 if eight else 4, streams // piece_streams(eight_bits=eight), 0
+    for phase in phases:
+        ranks = s.experts.per_token if s.experts and phase.stack > 1 else 1
+        for tile in phase.packed.tiles:
+            n = len(tile.pieces)
+            most = len(turns(n, min(s.rows, ROWS_APART), fit)) if phase.stack > 1 else 1
+            out += ranks * most * (2 + each * n)
+    return out
+
+
+def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...], streams: int) -> int:
     """Rows of the largest timetable, rounded up: 16 bytes each are reserved as code."""
     s, plan = sharded.shapes, sharded.plan
-    ranks = {p.name: s.experts.per_token if s.experts and p.stack > 1 else 1 for p in phases}
-    tiles = sum((2 + 4 * len(t.pieces)) * ranks[p.name] for p in phases for t in p.packed.tiles)
     folds = 7 * sum(len(r) for p in phases for r in p.packed.partials)
-    out = tiles + folds + CODE_ROWS_MARGIN
+    out = _tile_rows(sharded, phases, streams) + folds + CODE_ROWS_MARGIN
     for layer in range(s.layers):
         a = s.attention(layer)
         out += 6 * (3 * plan.chips + 4) * max(s.y.beats, a.q.beats, s.ffn_cut.beats, 1)
@@ -211,7 +233,11 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
     ):
         if vectors:
             fixed[group].append(Region(f"arena.{group}", RegionClass.ARENA, group, 0, 1, vectors))
-    code = ceil_div(_row_estimate(sharded, phases) * system.chip.value("code_bytes_per_row"), 320)
+    code = ceil_div(
+        _row_estimate(sharded, phases, system.chip.value("streams"))
+        * system.chip.value("code_bytes_per_row"),
+        320,
+    )
     wanted = _weights(sharded, phases) + _consts(sharded, blocks * BLOCK)
     wanted += _state(sharded, sharded.shapes.slots)
     wanted.append(Region("code", RegionClass.CODE, -1, 0, 1, code))

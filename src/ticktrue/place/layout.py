@@ -57,6 +57,32 @@ STACKED = frozenset({"xgu", "xdown"})
 """Phases whose rows are (rank, token row): each runs once for every rank of every token row."""
 
 
+ROWS_APART = 8
+"""Token rows up to which narrow experts take a chain for each of them; of more rows the code would grow too long."""
+BEAT = 4  # streams of a beat of float32
+
+
+def piece_streams(*, eight_bits: bool) -> int:
+    """Streams of one piece of a tile: x, its product, what MOVE makes of it; in 8 bits also the scale, spread and applied."""
+    return 1 + 2 * BEAT + (1 + 2 * BEAT if eight_bits else 0)
+
+
+def turns(pieces: int, rows: int, fit: int) -> list[tuple[slice, slice]]:
+    """The (token rows, pieces) of every chain of one tile of the experts that registers name. `fit`: pieces whose streams fit.
+
+    In a chain over several rows, whose tiles follow each other, a stream is taken from the first row to the last, so each piece
+    takes its own all the time: that many narrow pieces need more than a chip has. Few rows then have a chain each, in which
+    streams are taken for a cycle; of many rows a chain takes some of the pieces, and their tile is loaded for each.
+    """
+    if rows == 1 or pieces <= fit:
+        return [(slice(0, rows), slice(0, pieces))]
+    if rows <= ROWS_APART:
+        return [(slice(row, row + 1), slice(0, pieces)) for row in range(rows)]
+    parts = -(-pieces // fit)
+    edges = [pieces * i // parts for i in range(parts + 1)]
+    return [(slice(0, rows), slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+
+
 def rope_width(head_dim: int) -> int:
     """Vectors of a row of a RoPE table: per chunk of up to 160 pairs a beat, its cosines, then its sines."""
     whole, rest = divmod(head_dim // 2, CHUNK)
