@@ -1,6 +1,7 @@
 """Where scratch and inboxes lie: one list of (name, bank group, vectors per record, records) per step kind."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ticktrue.graph.experts import experts_of
 from ticktrue.isa.ops import BLOCK, LANES, lanes_of
@@ -80,7 +81,7 @@ def turns(pieces: int, rows: int, fit: int) -> list[tuple[slice, slice]]:
         return [(slice(row, row + 1), slice(0, pieces)) for row in range(rows)]
     parts = -(-pieces // fit)
     edges = [pieces * i // parts for i in range(parts + 1)]
-    return [(slice(0, rows), slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+    return [(slice(0, rows), slice(a, b)) for a, b in pairwise(edges)]
 
 
 def rope_width(head_dim: int) -> int:

@@ -1,4 +1,4 @@
-"""Mixtures of many shapes are scheduled, legal, and their rows are the graph's expression; the narrow ones that fill tiles too."""
+"""Mixtures of many shapes are scheduled, legal, and their rows are the graph's expression; narrow ones too, of many pieces a tile."""
 
 from dataclasses import replace
 from itertools import product
