@@ -5,6 +5,7 @@ the expert that the row's register names. What the experts make lies as [rank][t
 """
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 from ticktrue.compile import linear
 from ticktrue.compile.chains import Chain, Keep, progress
@@ -13,8 +14,8 @@ from ticktrue.compile.step import Step, all_gather, merge
 from ticktrue.errors import Bug
 from ticktrue.isa import Dtype, Op, RegFn, Unit
 from ticktrue.isa.ops import LANES, lanes_of
-from ticktrue.partition import ExpertShapes
-from ticktrue.place import Phase, Tile, piece_streams, route_width, turns
+from ticktrue.partition import ExpertShapes, scale_name
+from ticktrue.place import Phase, Tile, piece_streams, route_width, scale_width, turns
 
 
 def shapes(step: Step) -> ExpertShapes:
@@ -54,10 +55,15 @@ def experts(step: Step, layer: int) -> None:
     x, label = shapes(step), f"L{layer}"
     each = _each(step, x)
     gate, down = step.phases[f"{label}.xgu"], step.phases[f"{label}.xdown"]
+    if gate.eight_bits:
+        _scales(step, layer)
+        linear.quantise(step, gate.name, "h", (step.s.x_beats, step.s.rows))
     _tiles(step, gate, ("h", "part.xgu"), per_rank=False)
     linear.fold_gate(each, gate, "part.xgu", "sh.xffn")
     all_gather(each, f"{label}.xffn", "sh.xffn", "in.xffn", x.ffn_cut)
     assemble(each, f"{label}.xffn", ("in.xffn", "xf"), x.ffn_cut)
+    if down.eight_bits:
+        linear.quantise(step, down.name, "xf", (-(-x.ffn // LANES), step.s.rows * x.per_token))
     _tiles(step, down, ("xf", "part.xdown"), per_rank=True)
     linear.fold_matrix(each, down, ("part.xdown", "xy", ""), 0, x.y)
     for record in range(x.y.beats):
@@ -71,9 +77,27 @@ def _each(step: Step, x: ExpertShapes) -> Step:
     return replace(step, sharded=replace(step.sharded, shapes=wide))
 
 
+def _scales(step: Step, layer: int) -> None:
+    """Of gate, up and down of the experts of every row, the chip's scales: xs.part[record][rank][row], once they are named."""
+    x, n = shapes(step), step.s.rows
+    for part, cut in (("gate", x.ffn_cut), ("up", x.ffn_cut), ("down", x.y)):
+        width = scale_width(cut)
+        for record, rank in product(range(cut.beats), range(x.per_token)):
+            c = step.chain(f"L{layer}.scale[{part}.{record}.{rank}]")
+            pr = progress(1, n, q=c.pace(width))
+            named = step.at(
+                scale_name(f"layers.{layer}.experts.{part}"), 4 * record, reg_fn=int(RegFn.EXPERT), reg_stride=4 * cut.beats,
+                rank=rank,
+            )  # fmt: skip
+            y = c.load(named, pr, Dtype.F32, width)
+            into = step.at(f"xs.{part}", (record * x.per_token + rank) * n * width, 0, width)
+            c.store(y, into, Dtype.F32, width)
+            c.end()
+
+
 def _tiles(step: Step, phase: Phase, names: tuple[str, str], *, per_rank: bool) -> None:
     """Per rank and tile the chains over its token rows; `per_rank`: whether x lies as [rank][row]. names = (x, partials)."""
-    fit = step.writer.table.streams // piece_streams(eight_bits=step.sharded.graph.eight_bits)
+    fit = step.writer.table.streams // piece_streams(eight_bits=phase.eight_bits)
     for rank in range(shapes(step).per_token):
         for i, tile in enumerate(phase.packed.tiles):
             found = turns(len(tile.pieces), step.s.rows, fit)
@@ -118,14 +142,20 @@ def _tile(step: Step, c: Chain, of: _Named, names: tuple[str, str]) -> None:
         row=of.first,
         rank=of.rank,
     )
-    w = c.load(named, pr, s.weight, tile.rows * tile.per_row, wide=True)
-    plane = c.install(w, s.passed, Keep(0, lanes_of(s.weight) * tile.per_row), per_row=tile.per_row)
+    w = c.load(named, pr, phase.weight, tile.rows * tile.per_row, wide=True)
+    plane = c.install(w, phase.passed, Keep(0, lanes_of(phase.weight) * tile.per_row), per_row=tile.per_row)
     rows, row = (n * k, of.rank * n + of.first) if of.per_rank else (n, of.first)
     for piece in tile.pieces:
-        beat, inside = divmod(piece.k_tile, s.per_beat)
-        at = step.at(x, (beat * rows + row) * s.per_beat + inside, 0, s.per_beat)
-        y = c.matmul(c.load(at, pr, s.act, 1), plane)
+        if phase.eight_bits:
+            at, dtype = step.at(f"{x}8", piece.k_tile * rows + row, 0, 1), s.passed
+        else:
+            beat, inside = divmod(piece.k_tile, s.per_beat)
+            at, dtype = step.at(x, (beat * rows + row) * s.per_beat + inside, 0, s.per_beat), s.act
+        y = c.matmul(c.load(at, pr, dtype, 1), plane)
         moved = c.op(Op.MOVE, y, a=(piece.lane, piece.cols, piece.to_lane))
+        if phase.eight_bits:
+            scale = c.load(step.at(f"{x}s", piece.k_tile * rows + row, 0, 1), c.out(moved), Dtype.F32, 1)
+            moved = c.op(Op.MUL, moved, c.op(Op.BROADCAST, scale))
         number, width = (
             phase.packed.first_partial(piece.matrix, piece.record) + piece.partial,
             phase.partial_width,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ticktrue.errors import InputError
 from ticktrue.execute.pack_kernel import pack_piece, pack_rows
-from ticktrue.isa import OpTable
+from ticktrue.isa import Dtype, OpTable
 from ticktrue.kernels.tables import rope_tables
 from ticktrue.model import Weights, rope_inv_freq
 from ticktrue.program import Image, Packing, Region
@@ -70,12 +70,16 @@ def load_weights(image: Image, weights: Weights, memory: Memory) -> None:
 
 def _row_strides(image: Image) -> npt.NDArray[np.int64]:
     """Lanes between two rows of each piece's tile: as many vectors as the tile's last lane needs."""
-    pieces, lanes = image.pieces, ELEMENTS if image.key.fmt in {"bf16", "f32"} else 2 * ELEMENTS
+    pieces = image.pieces
+    of_region = np.array(
+        [2 * ELEMENTS if _in_eight_bits(r) else ELEMENTS for r in image.regions], dtype=np.int64
+    )
+    lanes = of_region[pieces[:, col.P_REGION]]
     _, tile = np.unique(pieces[:, [col.P_REGION, col.P_VECTOR]], axis=0, return_inverse=True)
     tile = tile.reshape(-1)
     end = np.zeros(len(pieces), dtype=np.int64)
     np.maximum.at(end, tile, pieces[:, col.P_LANE] + pieces[:, col.P_COLS])
-    strides: npt.NDArray[np.int64] = (-(-end // lanes) * lanes)[tile]
+    strides: npt.NDArray[np.int64] = -(-end[tile] // lanes) * lanes
     return strides
 
 
@@ -88,7 +92,7 @@ def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> No
         cols = min(piece[col.P_COLS], tensor.outputs - first)
         rows = min(piece[col.P_ROWS], tensor.inputs - k0)
         if cols > 0 and rows > 0:
-            eight = image.key.fmt in {"int8", "fp8"}
+            eight = _in_eight_bits(region)
             bits: npt.NDArray[np.generic]
             room: npt.NDArray[np.generic]
             if eight:
@@ -123,12 +127,19 @@ def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[in
             memory.floats[at * 80 : at * 80 + len(values)] = values
         case Packing.SHARD:
             t = image.tensors[region.tensor]
-            share = _vector(image, weights, t.name)[chip * t.shard : (chip + 1) * t.shard]
-            memory.floats[at * 80 : at * 80 + len(share)] = share
+            beats = -(-t.shard // (2 * ELEMENTS))
+            for e, vector in enumerate(_vector(image, weights, t.name).reshape(t.stack, -1)):
+                share = vector[chip * t.shard : (chip + 1) * t.shard]
+                to = (at + e * beats * region.stride) * 80
+                memory.floats[to : to + len(share)] = share
         case Packing.ROPE_A | Packing.ROPE_B:
             _pack_rope(image, weights, memory.floats[at * 80 : (at + region.vectors) * 80], region)
         case _:
             pass
+
+
+def _in_eight_bits(region: Region) -> bool:
+    return region.packing == Packing.TILES and region.p0 in {Dtype.INT8, Dtype.E4M3}
 
 
 def _eight(image: Image) -> Literal["int8", "fp8"]:

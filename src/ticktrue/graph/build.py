@@ -1,6 +1,6 @@
 """Model -> graph: one small builder per block; what a family has or leaves out is asked of its ModelSpec."""
 
-from ticktrue.graph.experts import check_format, experts_of
+from ticktrue.graph.experts import experts_of
 from ticktrue.graph.types import Graph, Node, NodeKind
 from ticktrue.model import ModelSpec
 from ticktrue.program import StepKind
@@ -119,7 +119,6 @@ def build_graph(
     spec: ModelSpec, kind: StepKind, fmt: str, rings: tuple[int, ...] | None = None, kv: str = "bf16"
 ) -> Graph:
     """The graph of one step of a model. `rings`: as of `Graph`, one for each of `spec.kinds`; none by default."""
-    check_format(spec, fmt)
     b = _Builder(spec)
     x = b.add(NodeKind.EMBED, "embed", (), spec.hidden, tensor="embed")
     b.tables = tuple(

@@ -1,5 +1,7 @@
 """The mixture of experts in a graph: its nodes, and the rows of docs/dataflow.md for TOPK, LATCH and GATHER EXPERT."""
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -41,25 +43,36 @@ def experts_of(spec: ModelSpec, layer: int) -> Experts | None:
     return experts
 
 
-def check_format(spec: ModelSpec, fmt: str) -> None:
-    """Refuse a mixture of experts in 8 bits: their scales would have to be gathered by the expert as well.
+class _Sums(NamedTuple):
+    """Of each weight, and in 8 bits of each scale, the sum over all experts."""
 
-    Raises:
-        UnsupportedModel: T333.
-    """
-    if spec.experts is not None and fmt in {"int8", "fp8"}:
-        raise UnsupportedModel(
-            f"{spec.name} is a mixture of experts, which runs in bf16 and f32, not yet in {fmt}", code="T333",
-            where="--format", hint="use --format bf16",
-        )  # fmt: skip
+    weights: Hashes
+    scales: Hashes | None
+
+
+class _Taken(NamedTuple):
+    """Rows as products take them, and in 8 bits the scale of each tile of them."""
+
+    values: Hashes
+    scales: Hashes | None
 
 
 class Mixture:
-    """One layer's experts in the hash algebra. `tile`: k of a product; `tag_convert`: 0 where nothing is rounded."""
+    """One layer's experts in the hash algebra.
 
-    def __init__(self, experts: Experts, tile: int, tag_convert: np.uint64, tag_gate: np.uint64) -> None:
+    `tile`: k of a product; `tag_convert`: 0 where nothing is rounded; `keys`: of TILE_SCALE and QUANTISE, None but in 8 bits.
+    """
+
+    def __init__(
+        self,
+        experts: Experts,
+        tile: int,
+        tags: tuple[np.uint64, np.uint64],
+        keys: tuple[np.uint64, ...] | None,
+    ) -> None:
         self._experts, self._tile = experts, tile
-        self._convert, self._gate = tag_convert, tag_gate
+        self._convert, self._gate = tags
+        self._keys = keys
         self._key = np.uint64(mix(tag("GATHER"), np.uint64(EXPERT)))
 
     def route(self, logits: Hashes) -> Hashes:
@@ -72,23 +85,37 @@ class Mixture:
         k, hidden = self._experts.per_token, h.shape[1]
         gate, up = (self._sums(node, part, self._experts.ffn, hidden) for part in PARTS[:2])
         down = self._sums(node, PARTS[2], hidden, self._experts.ffn)
-        out = np.zeros_like(h)
+        out, x = np.zeros_like(h), self._taken(h)
         for rank in range(k):
             ids = chosen[:, k + rank].copy()
             f = np.asarray(
-                kernel.gate(self._product(h, gate, ids), self._product(h, up, ids), self._gate), np.uint64
+                kernel.gate(self._product(x, gate, ids), self._product(x, up, ids), self._gate), np.uint64
             )
             if self._convert:
                 kernel.convert(f, self._convert)
-            experts_kernel.weigh(out, chosen[:, rank].copy(), self._product(f, down, ids))
+            experts_kernel.weigh(out, chosen[:, rank].copy(), self._product(self._taken(f), down, ids))
         return out
 
-    def _sums(self, node: Node, part: str, outputs: int, inputs: int) -> Hashes:
-        """Of each weight the sum over all experts."""
-        of, count = base(f"{node.tensor}.{part}"), self._experts.count
-        return np.asarray(experts_kernel.over_experts(of, (count, outputs, inputs), self._key), np.uint64)
+    def _sums(self, node: Node, part: str, outputs: int, inputs: int) -> _Sums:
+        name, count = f"{node.tensor}.{part}", self._experts.count
+        weights = experts_kernel.over_experts(base(name), (count, outputs, inputs), self._key)
+        if self._keys is None:
+            return _Sums(np.asarray(weights, np.uint64), None)
+        scales = experts_kernel.over_experts(base(f"{name}.scale"), (count, outputs, 1), self._key)
+        return _Sums(np.asarray(weights, np.uint64), np.asarray(scales, np.uint64)[:, 0].copy())
 
-    def _product(self, x: Hashes, sums: Hashes, ids: Hashes) -> Hashes:
-        return np.asarray(
-            experts_kernel.product_of(x, sums, ids, self._key, (self._tile, tag("PASS"))), np.uint64
-        )
+    def _taken(self, x: Hashes) -> _Taken:
+        """What products take of x: in 8 bits quantised once, whatever multiplies it."""
+        if self._keys is None:
+            return _Taken(x, None)
+        q, scales = kernel.quantised(x, self._keys)
+        return _Taken(np.asarray(q, np.uint64), np.asarray(scales, np.uint64))
+
+    def _product(self, x: _Taken, sums: _Sums, ids: Hashes) -> Hashes:
+        """Rows 7 to 10 with the matrix that the register of hash ids[t] names."""
+        if x.scales is None or sums.scales is None:
+            y = experts_kernel.product_of(x.values, sums.weights, ids, self._key, (self._tile, tag("PASS")))
+            return np.asarray(y, np.uint64)
+        y = experts_kernel.product8_of(x.values, x.scales, sums.weights, ids, self._key, tag("PASS"))
+        experts_kernel.times_named(y, sums.scales, ids, self._key)
+        return np.asarray(y, np.uint64)

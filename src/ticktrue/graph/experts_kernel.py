@@ -5,6 +5,8 @@ import numpy as np
 
 from ticktrue.program.hashing import STEP, ZERO, U, add, leaf, mix, product, seal
 
+LANES = 320
+
 
 @nb.njit(cache=True)
 def topk(logits, tag_k, k):
@@ -60,3 +62,32 @@ def weigh(acc, weights, y):
     for t in range(acc.shape[0]):
         for i in range(acc.shape[1]):
             acc[t, i] = add(acc[t, i], product(weights[t], y[t, i]))
+
+
+@nb.njit(cache=True)
+def product8_of(q, scales, sums, ids, key_f, tag_pass):
+    """Rows 8 and 9 of row t with the weights that the register of hash ids[t] names, not yet times the weights' scales."""
+    rows, inputs = q.shape
+    outputs = sums.shape[0]
+    out = np.zeros((rows, outputs), np.uint64)
+    for t in range(rows):
+        key = mix(key_f, ids[t])
+        for n in range(outputs):
+            acc = ZERO
+            for k0 in range(0, inputs, LANES):
+                total = ZERO
+                for k in range(k0, min(k0 + LANES, inputs)):
+                    if q[t, k] != ZERO and sums[n, k] != ZERO:
+                        total = total * STEP + q[t, k] * mix(key, sums[n, k])
+                acc = add(acc, product(seal(tag_pass, total), scales[t, k0 // LANES]))
+            out[t, n] = acc
+    return out
+
+
+@nb.njit(cache=True)
+def times_named(y, sums, ids, key_f):
+    """Row 10: y[t, n] times the scale n that the register of hash ids[t] names."""
+    for t in range(y.shape[0]):
+        key = mix(key_f, ids[t])
+        for n in range(y.shape[1]):
+            y[t, n] = product(y[t, n], mix(key, sums[n]) if sums[n] != ZERO else ZERO)

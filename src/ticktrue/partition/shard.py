@@ -7,7 +7,7 @@ from ticktrue.graph.experts import PARTS, experts_of
 from ticktrue.graph.types import Graph, Node, NodeKind
 from ticktrue.isa import Dtype
 from ticktrue.isa.ops import BLOCK, LANES, lanes_of
-from ticktrue.model import ModelSpec
+from ticktrue.model import ModelSpec, in_eight_bits
 from ticktrue.program import Plan, Tensor
 from ticktrue.units import ceil_div
 
@@ -272,15 +272,18 @@ def shapes_of(graph: Graph, plan: Plan) -> Shapes:
 
 
 def _stacked(graph: Graph, node: Node, g: int) -> list[Tensor]:
-    """Gate, up and down of all experts of a layer, each cut over its own outputs."""
+    """Gate, up and down of all experts of a layer, each cut over its own outputs; in 8 bits each followed by its scales."""
     of, hidden = experts_of(graph.spec, node.layer), graph.spec.hidden
     if of is None:
         return []
     sizes = ((of.ffn, hidden), (of.ffn, hidden), (hidden, of.ffn))
-    return [
-        Tensor(f"{node.tensor}.{part}", n, k, ceil_div(n, g), of.count)
-        for part, (n, k) in zip(PARTS, sizes, strict=True)
-    ]
+    out: list[Tensor] = []
+    for part, (n, k) in zip(PARTS, sizes, strict=True):
+        name = f"{node.tensor}.{part}"
+        out.append(Tensor(name, n, k, ceil_div(n, g), of.count))
+        if graph.eight_bits:
+            out.append(Tensor(scale_name(name), n, 1, ceil_div(n, g), of.count))
+    return out
 
 
 def scale_name(tensor: str) -> str:
@@ -299,7 +302,7 @@ def partition(graph: Graph, plan: Plan) -> ShardedGraph:
                 tensors.append(
                     Tensor(node.tensor, node.outputs, width[node.inputs[0]], ceil_div(node.outputs, g))
                 )
-                if graph.eight_bits:
+                if graph.eight_bits and in_eight_bits(node.tensor):
                     tensors.append(
                         Tensor(scale_name(node.tensor), node.outputs, 1, ceil_div(node.outputs, g))
                     )

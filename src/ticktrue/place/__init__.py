@@ -10,6 +10,7 @@ from ticktrue.place.layout import (
     piece_streams,
     rope_width,
     route_width,
+    scale_width,
     turns,
 )
 from ticktrue.place.packing import Matrix, Packed, Piece, Tile, pack
@@ -31,5 +32,6 @@ __all__ = [
     "place_scratch",
     "rope_width",
     "route_width",
+    "scale_width",
     "turns",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 from ticktrue.errors import DoesNotFit
 from ticktrue.hw import System
 from ticktrue.isa import OpTable
-from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
+from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS, lanes_of
 from ticktrue.partition import ShardedGraph, kv_degree, legal_degrees, make_plan, partition, rings_of
 from ticktrue.place.layout import (
     ROWS_APART,
@@ -36,10 +36,9 @@ def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
             out.append(
                 Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.inputs, LANES), Packing.LANES, i)
             )
-        elif t.inputs == 1:
-            out.append(
-                Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.shard, LANES), Packing.SHARD, i)
-            )
+        elif t.inputs == 1:  # of a stack, one share after another
+            beats = t.stack * ceil_div(t.shard, LANES)
+            out.append(Region(t.name, RegionClass.CONST, -1, 0, 4, beats, Packing.SHARD, i))
     rows_a = ceil_div(max_positions, ROPE_ROWS)
     for index, kind in enumerate(sharded.shapes.kinds):
         d, stride = kind.head_dim, rope_width(kind.head_dim)
@@ -57,10 +56,17 @@ def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[Region]:
     rows = Region(
         "embed", RegionClass.WEIGHT, -1, 0, cut.beats * cut.width, sharded.shapes.vocab, Packing.ROWS, 0
     )
-    out, weight = [rows], int(sharded.shapes.weight)
+    out = [rows]
     for phase in phases:
         r = Region(
-            phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, phase.stack, Packing.TILES, p0=weight
+            phase.name,
+            RegionClass.WEIGHT,
+            -1,
+            0,
+            phase.packed.vectors,
+            phase.stack,
+            Packing.TILES,
+            p0=int(phase.weight),
         )
         out.append(r)
     return out
@@ -160,14 +166,16 @@ def _arenas(slots: list[Slot], groups: int) -> list[int]:
 
 def _tile_rows(sharded: ShardedGraph, phases: tuple[Phase, ...], streams: int) -> int:
     """Rows of the chains of all tiles, where they are most: those of narrow experts with a chain for each token row."""
-    s, eight = sharded.shapes, sharded.graph.eight_bits
-    each, fit, out = 7 if eight else 4, streams // piece_streams(eight_bits=eight), 0
+    s, out = sharded.shapes, 0
     for phase in phases:
+        each, fit = 7 if phase.eight_bits else 4, streams // piece_streams(eight_bits=phase.eight_bits)
         ranks = s.experts.per_token if s.experts and phase.stack > 1 else 1
         for tile in phase.packed.tiles:
             n = len(tile.pieces)
             most = len(turns(n, min(s.rows, ROWS_APART), fit)) if phase.stack > 1 else 1
             out += ranks * most * (2 + each * n)
+        if phase.stack > 1 and phase.eight_bits:  # their scales are gathered first
+            out += ranks * 2 * sum(len(r) for r in phase.packed.partials)
     return out
 
 
@@ -188,7 +196,7 @@ def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...], streams: int
 
 
 def _piece_table(
-    regions: list[Region], phases: tuple[Phase, ...], depth: int
+    regions: list[Region], phases: tuple[Phase, ...]
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
     index = {r.name: i for i, r in enumerate(regions)}
     rows = []
@@ -203,7 +211,7 @@ def _piece_table(
                     p.rows,
                 )
                 row[col.P_LANE], row[col.P_COLS], row[col.P_TENSOR] = p.lane, p.cols, m.tensor
-                row[col.P_K0] = p.k_tile * depth
+                row[col.P_K0] = p.k_tile * lanes_of(phase.passed)
                 row[col.P_COL0] = p.column
                 rows.append(row)
     rows.sort()
@@ -255,9 +263,7 @@ def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
     if max(arranged.fill) > OpTable.of(system.chip).group_vectors:
         raise _does_not_fit(sharded, system, key, arranged.regions)
     regions = sorted(arranged.regions, key=lambda r: (r.cls, r.group, r.base))
-    return Image(
-        key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.depth)
-    )
+    return Image(key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases))
 
 
 def _bytes_by_class(regions: list[Region]) -> dict[str, int]:

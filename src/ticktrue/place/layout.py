@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ticktrue.graph.experts import experts_of
+from ticktrue.isa import Dtype
 from ticktrue.isa.ops import BLOCK, LANES, lanes_of
 from ticktrue.partition import AttentionShapes, Cut, ExpertShapes, Shapes, ShardedGraph
 from ticktrue.place.packing import Matrix, Packed, pack
@@ -36,11 +37,21 @@ X, H, PARTIAL, SHARD, INBOX, SCORE = 0, 1, 2, 1, 3, 0
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One network phase: the packed tiles of its matrices, of `stack` experts one after another."""
+    """One network phase: the packed tiles of its matrices, of `stack` experts one after another.
+
+    `weight` is the type of its tiles, `passed` that of the activations they multiply, whose lanes per vector are the K of a tile.
+    """
 
     name: str
     packed: Packed
+    weight: Dtype
+    passed: Dtype
     stack: int = 1
+
+    @property
+    def eight_bits(self) -> bool:
+        """Whether activations are quantised first, and results multiplied by scales."""
+        return self.weight in {Dtype.INT8, Dtype.E4M3}
 
     @property
     def partial_width(self) -> int:
@@ -104,7 +115,7 @@ def half_width(head_dim: int) -> int:
 def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
     """Every phase of the step in order: per layer qkv, o, gate and up, down (or router and experts); then the logits."""
     index = {t.name: i for i, t in enumerate(sharded.tensors)}
-    depth, lanes, spec = sharded.shapes.depth, lanes_of(sharded.shapes.weight), sharded.graph.spec
+    spec, weight, passed = sharded.graph.spec, sharded.shapes.weight, sharded.shapes.passed
 
     def matrix(name: str) -> Matrix:
         t = sharded.tensors[index[name]]
@@ -119,15 +130,16 @@ def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
         for name, parts in (("qkv", qkv), ("o", ("o",)), *(EXPERT_PHASES if experts else DENSE_PHASES)):
             matrices = tuple(matrix(f"layers.{layer}.{p}") for p in parts)
             key = (name, sharded.shapes.kind_of[layer])
+            types = (weight, passed) if name != "router" else (Dtype.BF16, sharded.shapes.act)
             if key not in packed:
-                packed[key] = pack(matrices, depth, lanes)
+                packed[key] = pack(matrices, lanes_of(types[1]), lanes_of(types[0]))
             stack = experts.count if experts and name in STACKED else 1
-            out.append(Phase(f"L{layer}.{name}", replace(packed[key], matrices=matrices), stack))
+            out.append(Phase(f"L{layer}.{name}", replace(packed[key], matrices=matrices), *types, stack))
     head = sharded.tensors[index["lm_head"]]
     step = SEGMENT_RECORDS * 320
     for i, first in enumerate(range(0, head.shard, step)):
         part = Matrix(index["lm_head"], head.inputs, first, min(step, head.shard - first))
-        out.append(Phase(f"logits.{i}", pack((part,), depth, lanes)))
+        out.append(Phase(f"logits.{i}", pack((part,), lanes_of(passed), lanes_of(weight)), weight, passed))
     return tuple(out)
 
 
@@ -166,6 +178,21 @@ def _expert_slots(x: ExpertShapes, rows: int, act: int) -> list[Slot]:
         Slot("route", H, rows * route_width(x.per_token), 1), Slot("sh.xffn", SHARD, each * x.ffn_cut.width, x.ffn_cut.beats),
         Slot("xf", H, act * each, -(-x.ffn // LANES)), Slot("xy", PARTIAL, each * x.y.width, x.y.beats),
     ]  # fmt: skip
+
+
+def _expert_slots_8(x: ExpertShapes, rows: int) -> list[Slot]:
+    """What experts need besides in 8 bits: what down takes, and of each matrix the scales that the registers name."""
+    each, beats = rows * x.per_token, -(-x.ffn // LANES)
+    cuts = {"gate": x.ffn_cut, "up": x.ffn_cut, "down": x.y}
+    return [
+        Slot("xf8", H, each, beats), Slot("xfs", PARTIAL, each, beats),
+        *(Slot(f"xs.{part}", X, each * scale_width(cut), cut.beats) for part, cut in cuts.items()),
+    ]  # fmt: skip
+
+
+def scale_width(cut: Cut) -> int:
+    """Vectors of a beat of the scales of a chip's outputs."""
+    return -(-min(cut.shard, LANES) * 4 // 320)
 
 
 def route_width(per_token: int) -> int:
@@ -224,6 +251,7 @@ def scratch_slots(s: Shapes, phases: tuple[Phase, ...], plan: Plan, logit_rows: 
         ]
     if s.experts:
         out += _expert_slots(s.experts, n, act)
+        out += _expert_slots_8(s.experts, n) if s.depth == LANES else []
     if s.depth == LANES:  # 8 bits: what products take, and the scale of each tile
         wide = max([s.hidden, s.ffn, *(k.heads * k.head_dim for k in s.kinds)])
         out += [Slot(f"{name}8", H, n, -(-wide // LANES)) for name in EIGHT]

@@ -127,7 +127,10 @@ def _run_of(mem, chip, region, off):
         return base, off * 80, min(80, mem.tensors[r[R_TENSOR], N_INPUTS] - off * 80)
     if packing == SHARD:
         shard, outputs = mem.tensors[r[R_TENSOR], N_SHARD], mem.tensors[r[R_TENSOR], N_OUTPUTS]
-        return base, chip * shard + off * 80, min(80, shard - off * 80, outputs - chip * shard - off * 80)
+        each = (shard + 2 * HALVES - 1) // (2 * HALVES) * 4  # vectors of the share of one matrix of a stack
+        first = off % each * 80
+        start = off // each * outputs + chip * shard + first
+        return base, start, min(80, shard - first, outputs - chip * shard - first)
     return base, record * r[R_DIM] + v * 80, min(80, r[R_DIM] - v * 80)
 
 

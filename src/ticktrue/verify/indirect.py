@@ -20,7 +20,7 @@ _LEGAL = (
     (Op.GATHER, RegFn.P_MOD, (RegionClass.CONST,)),
     (Op.GATHER, RegFn.LAST, (RegionClass.SCRATCH, RegionClass.INBOX)),
     (Op.SCATTER, RegFn.KV, (RegionClass.STATE,)),
-    (Op.GATHER, RegFn.EXPERT, (RegionClass.WEIGHT,)),
+    (Op.GATHER, RegFn.EXPERT, (RegionClass.WEIGHT, RegionClass.CONST)),
 )
 _TOKEN_FUNCTIONS = (RegFn.TOKEN, RegFn.P_DIV, RegFn.P_MOD, RegFn.KV)
 
@@ -77,6 +77,8 @@ def _functions(s: Stored, findings: Findings) -> None:
     legal: Mask = plain & (fn == RegFn.NONE)
     for an_op, a_fn, classes in _LEGAL:
         inside = np.isin(cls, [int(c) for c in classes])
+        if a_fn == RegFn.EXPERT:
+            inside &= (cls == RegionClass.WEIGHT) | _stacked(s)
         # a SCATTER outside state is V116, not a matter of its register
         legal |= (op == an_op) & (fn == a_fn) & (inside | (op == Op.SCATTER))
     s.each(findings, "V122", ~legal, "register function {} is not legal in this op and region", fn)
@@ -92,6 +94,14 @@ def _functions(s: Stored, findings: Findings) -> None:
     s.each(findings, "V122", begin, "expected the first token row of a slot, found {}", first)
     _rings(s, findings)
     _experts(s, findings)
+
+
+def _stacked(s: Stored) -> Mask:
+    """Rows in a region of shares of a stack: the scales of experts, the one constant that an expert register names."""
+    tensors = s.image.tensors
+    found = [r.packing == Packing.SHARD and tensors[r.tensor].stack > 1 for r in s.regions]
+    of_row: Mask = np.array([*found, False])[s.v[:, col.V_REGION]]
+    return of_row
 
 
 def _experts(s: Stored, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""Mixtures of many shapes are scheduled, legal, and their rows are the graph's expression; narrow ones too, of many pieces a tile."""
+"""Mixtures of many shapes are scheduled, legal, and their rows are the expression of the graph; narrow experts too."""
 
 from dataclasses import replace
 from itertools import product

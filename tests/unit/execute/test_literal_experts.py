@@ -15,7 +15,14 @@ from ticktrue.program import StepKind
 
 @pytest.mark.parametrize(
     ("chips", "tokens", "slots", "fmt", "per_token"),
-    [(2, 4, 1, "bf16", 2), (1, 2, 2, "f32", 3), (4, 1, 1, "f32", 1), (8, 2, 1, "bf16", 2)],
+    [
+        (2, 4, 1, "bf16", 2),
+        (1, 2, 2, "f32", 3),
+        (4, 1, 1, "f32", 1),
+        (8, 2, 1, "bf16", 2),
+        (2, 4, 1, "int8", 2),
+        (4, 2, 2, "fp8", 3),
+    ],
 )
 def test_every_byte_of_memory_is_equal_after_each_step(
     tmp_path: Path, chips: int, tokens: int, slots: int, fmt: str, per_token: int
