@@ -31,17 +31,22 @@ from ticktrue.program import columns as col
 from ticktrue.sim import simulate
 
 EACH = 5
-PARTS = ("router", "route", "scale", "xgu", "xdown", "mix")
+PARTS = ("router", "route", "scale", "xgu", "xdown", "xy", "take", "mix")
 """Chains that only experts have."""
-TENSOR = ("outputs", "inputs", "shard", "stack")
+TENSOR = ("outputs", "inputs", "shard", "stack", "held")
 REGION = ("group", "base", "stride", "count", "p0")
 
 
-@pytest.fixture(scope="module", params=["bf16", "int8"])
+@pytest.fixture(
+    scope="module",
+    params=[("bf16", "cut"), ("int8", "cut"), ("bf16", "parallel"), ("int8", "parallel")],
+    ids="-".join,
+)
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Base:
     directory: Path = tmp_path_factory.mktemp("mutation")
     model = load_model(str(write_family(directory / "m", "qwen3_moe", 1)))
-    s = Stepper.make(model.spec, model.weights(), 2, request.param, 150)
+    fmt, experts = request.param
+    s = Stepper.make(model.spec, model.weights(), 2, fmt, 150, experts=experts)
     program = Program(s.image, (compile_timetable(model.spec, s.system, s.image, KIND),))
     timing = simulate(program, s.system)
     return Base(program, s.system, s.weights, timing, results(program, s.weights, s.system))

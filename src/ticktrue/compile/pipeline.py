@@ -22,6 +22,7 @@ T_MAX = 64
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 FORMATS = ("bf16", "f32", "int8", "fp8")
 KV_FORMATS = ("auto", "fp8")
+EXPERTS = ("cut", "parallel")
 
 Progress = Callable[[str], None]
 
@@ -32,7 +33,7 @@ class Options:
 
     Format, longest context, whether an absent number format may be pretended, sequences held at once, the most tokens of
     each in one step, and the type of K and V in the cache: "auto" for that of activations, or "fp8". `loops`: equal layers
-    are stored once where they can be.
+    are stored once where they can be. `experts`: "cut" over all chips, or "parallel": whole ones on each, in reserved slots.
     """
 
     fmt: str = "bf16"
@@ -42,6 +43,7 @@ class Options:
     t_max: int = T_MAX
     kv: str = "auto"
     loops: bool = True
+    experts: str = "cut"
 
 
 def image_blocks(max_context: int, t_max: int = T_MAX) -> int:
@@ -83,6 +85,9 @@ def _check(spec: ModelSpec, system: System, options: Options) -> None:
     if options.kv not in KV_FORMATS or (options.kv == "fp8" and options.fmt == "f32"):
         raise UsageError(f"expected a cache format of {', '.join(KV_FORMATS)} (f32 has no other), found {options.kv!r}",
                          code="T122", where="--kv-format")  # fmt: skip
+    if options.experts not in EXPERTS or (options.experts == "parallel" and spec.experts is None):
+        raise UsageError(f"expected experts of {', '.join(EXPERTS)} (parallel only of a mixture), found {options.experts!r}",
+                         code="T122", where="--experts")  # fmt: skip
     formats_allowed(system.chip, options.fmt, options.hypothetical)
     if not 1 <= options.max_context <= spec.max_positions:
         raise UsageError(
@@ -104,7 +109,8 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     rings = rings_of(spec, plan, options.t_max)
     blocks = image_blocks(options.max_context, options.t_max)
     largest = StepKind(options.t_max, options.slots, blocks, "all", "chip")
-    sharded = partition(build_graph(spec, largest, options.fmt, rings, kv), plan)
+    homes = plan.chips if options.experts == "parallel" else 0
+    sharded = partition(build_graph(spec, largest, options.fmt, rings, kv, homes), plan)
     kinds = [spec.attention_of(k) for k in spec.kinds]
     attention = tuple(
         AttentionKey(a.heads, a.kv_heads, a.head_dim, a.window, ring)
@@ -114,13 +120,16 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
         model=spec.name, spec=spec.digest(), weights=weights_digest, system=system.name, facts=system.fact_digest(),
         fmt=options.fmt, kv=kv, hypothetical=options.hypothetical, plan=plan, max_context=options.max_context,
         slots=options.slots, t_max=options.t_max, vocab=spec.vocab, attention=attention, layer_kinds=sharded.shapes.kind_of,
+        experts=options.experts,
     )  # fmt: skip
     return place_image(sharded, system, key)
 
 
 def graph_of(spec: ModelSpec, image: Image, kind: StepKind) -> Graph:
-    """The graph of one step over an image: its formats and rings."""
-    return build_graph(spec, kind, image.key.fmt, tuple(a.ring for a in image.key.attention), image.key.kv)
+    """The graph of one step over an image: its formats, rings and where experts are."""
+    key = image.key
+    homes = key.plan.chips if key.experts == "parallel" else 0
+    return build_graph(spec, kind, key.fmt, tuple(a.ring for a in key.attention), key.kv, homes)
 
 
 def unproved_timetable(

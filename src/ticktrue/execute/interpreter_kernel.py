@@ -43,7 +43,7 @@ TOKEN, P_DIV, P_MOD, KV, LAST = (
     int(RegFn.KV),
     int(RegFn.LAST),
 )
-EXPERT = int(RegFn.EXPERT)
+EXPERT, HOME, LOCAL = int(RegFn.EXPERT), int(RegFn.EXPERT_HOME), int(RegFn.EXPERT_LOCAL)
 NAMED = lo.MODE_NAMED
 ZERO = np.float32(0)
 FEW = 16  # columns at or below which SIMD lanes are better spent on events
@@ -111,13 +111,22 @@ def _write(words, floats, octets, dtype, at, pool, a, count):
 
 
 @nb.njit(cache=True, error_model="numpy")
+def _expert(s, expert, j):
+    """Value of a function of the expert register of round j: the expert, the chip that holds it, its number there."""
+    e = expert[s[L_A0] + j, s[L_A1]]
+    if s[L_REGFN] == HOME:
+        return e // s[L_A2]
+    return e % s[L_A2] if s[L_REGFN] == LOCAL else e
+
+
+@nb.njit(cache=True, error_model="numpy")
 def _load(s, at, words, floats, octets, pool, token, position, last, cp, expert):
     lanes_ = s[L_LANES]
     for j in range(s[L_M]):
         for i in range(s[L_N]):
             v = at + i * s[L_STEP] + j * s[L_STEP2]
-            if s[L_REGFN] == EXPERT:
-                v += expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+            if s[L_REGFN] >= EXPERT:
+                v += _expert(s, expert, j) * s[L_REGSTRIDE]
             elif s[L_REGFN] != 0:
                 at_row = 0 if s[L_REGFN] == LAST else i
                 v += _register(s, at_row, token, position, last, cp) * s[L_REGSTRIDE]
@@ -130,7 +139,7 @@ def _load(s, at, words, floats, octets, pool, token, position, last, cp, expert)
 def _name(s, pool, expert):
     """A wide GATHER, whose tiles are read in place: of each round the vectors between its address and its tile."""
     for j in range(s[L_M]):
-        named = expert[s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+        named = _expert(s, expert, j) * s[L_REGSTRIDE]
         pool[s[L_O] + j] = np.float32(named + j * s[L_STEP2])
 
 

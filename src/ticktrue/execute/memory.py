@@ -11,7 +11,7 @@ from ticktrue.execute.pack_kernel import pack_piece, pack_rows
 from ticktrue.isa import Dtype, OpTable
 from ticktrue.kernels.tables import rope_tables
 from ticktrue.model import Weights, rope_inv_freq
-from ticktrue.program import Image, Packing, Region
+from ticktrue.program import Image, Packing, Region, Tensor
 from ticktrue.program import columns as col
 
 ELEMENTS = 160  # 2-byte elements in a vector
@@ -88,7 +88,7 @@ def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> No
         tensor = image.tensors[piece[col.P_TENSOR]]
         region = image.regions[piece[col.P_REGION]]
         at = memory.vector(chip, region) + piece[col.P_VECTOR]
-        first, k0 = chip * tensor.shard + piece[col.P_COL0], piece[col.P_K0]
+        first, k0 = (0 if tensor.held else chip * tensor.shard) + piece[col.P_COL0], piece[col.P_K0]
         cols = min(piece[col.P_COLS], tensor.outputs - first)
         rows = min(piece[col.P_ROWS], tensor.inputs - k0)
         if cols > 0 and rows > 0:
@@ -100,8 +100,8 @@ def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> No
             else:
                 bits, room = weights.tensor(tensor.name), memory.words
             lanes = 2 * ELEMENTS if eight else ELEMENTS
-            for e in range(tensor.stack):  # matrix e of a stack in record e
-                to, row = (at + e * region.stride) * lanes, e * tensor.outputs + first
+            for record, e in _records(tensor, chip):
+                to, row = (at + record * region.stride) * lanes, e * tensor.outputs + first
                 there = min(cols, bits.shape[0] - row)
                 pack_piece(room, to, stride, rows, piece[col.P_LANE], there, bits, row, k0)
 
@@ -128,14 +128,21 @@ def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[in
         case Packing.SHARD:
             t = image.tensors[region.tensor]
             beats = -(-t.shard // (2 * ELEMENTS))
-            for e, vector in enumerate(_vector(image, weights, t.name).reshape(t.stack, -1)):
-                share = vector[chip * t.shard : (chip + 1) * t.shard]
-                to = (at + e * beats * region.stride) * 80
+            vectors = _vector(image, weights, t.name).reshape(t.stack, -1)
+            for record, e in _records(t, chip):
+                share = vectors[e] if t.held else vectors[e, chip * t.shard : (chip + 1) * t.shard]
+                to = (at + record * beats * region.stride) * 80
                 memory.floats[to : to + len(share)] = share
         case Packing.ROPE_A | Packing.ROPE_B:
             _pack_rope(image, weights, memory.floats[at * 80 : (at + region.vectors) * 80], region)
         case _:
             pass
+
+
+def _records(tensor: Tensor, chip: int) -> list[tuple[int, int]]:
+    """(record, matrix) of what a chip has of a stack: every matrix, or its own whole ones."""
+    first = chip * tensor.held
+    return [(e, first + e) for e in range(tensor.records) if first + e < tensor.stack]
 
 
 def _in_eight_bits(region: Region) -> bool:

@@ -177,7 +177,9 @@ class _Walk:
         if experts is None:
             raise Bug(f"node {node.name} of a layer without experts", code="T502")
         convert = tag("CONVERT") if self._bf16 else np.uint64(0)
-        return Mixture(experts, self._tile, (convert, tag(GATES[self._spec.activation])), self._keys())
+        return Mixture(
+            experts, self._tile, (convert, tag(GATES[self._spec.activation])), self._keys(), self._graph.homes
+        )
 
     def _route(self, node: Node, logits: Hashes) -> Hashes:
         return self._mixture(node).route(logits)

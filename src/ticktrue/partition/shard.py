@@ -1,7 +1,7 @@
 """Graph -> shards: every product is cut over its outputs, attention by KV head and context lanes; nothing is placed yet."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ticktrue.graph.experts import PARTS, experts_of
 from ticktrue.graph.types import Graph, Node, NodeKind
@@ -137,7 +137,10 @@ class AttentionShapes:
 
 @dataclass(frozen=True, slots=True)
 class ExpertShapes:
-    """A mixture of experts, `per_token` of `count` for each row: cuts of the router's logits, of the gated product, of y_j."""
+    """A mixture of experts, `per_token` of `count` for each row: cuts of the router's logits, of the gated product, of y_j.
+
+    `held`: whole experts on a chip, 0 where each is cut over all chips. A chip runs `slots` of them for every row.
+    """
 
     count: int
     per_token: int
@@ -145,6 +148,13 @@ class ExpertShapes:
     logits: Cut
     ffn_cut: Cut
     y: Cut
+    held: int
+    slots: int
+
+    @property
+    def named(self) -> bool:
+        """Whether a slot is a rank, whose expert a register names; else a slot is an expert that the chip holds."""
+        return self.held == 0 or self.per_token < self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +260,21 @@ def _expert_shapes(graph: Graph, plan: Plan, act: Dtype) -> ExpertShapes | None:
     of = experts_of(spec, spec.layers - 1)
     if of is None:
         return None
-    cuts = (Cut.of(of.count, g, Dtype.F32), Cut.of(of.ffn, g, act), Cut.of(spec.hidden, g, Dtype.F32))
-    return ExpertShapes(of.count, of.per_token, of.ffn, *cuts)
+    logits = Cut.of(of.count, g, Dtype.F32)
+    if graph.homes == 0:
+        cuts = (logits, Cut.of(of.ffn, g, act), Cut.of(spec.hidden, g, Dtype.F32))
+        return ExpertShapes(of.count, of.per_token, of.ffn, *cuts, 0, of.per_token)
+    held = held_experts(of.count, g)
+    whole = replace(
+        Cut.of(of.ffn, 1, act), width=LANES // lanes_of(act)
+    )  # whole beats, as products take them
+    cuts = (logits, whole, Cut.of(spec.hidden, 1, Dtype.F32))
+    return ExpertShapes(of.count, of.per_token, of.ffn, *cuts, held, min(of.per_token, held))
+
+
+def held_experts(count: int, chips: int) -> int:
+    """Whole experts on each of `chips` chips, the last ones with fewer or none."""
+    return ceil_div(count, chips)
 
 
 def shapes_of(graph: Graph, plan: Plan) -> Shapes:
@@ -272,17 +295,18 @@ def shapes_of(graph: Graph, plan: Plan) -> Shapes:
 
 
 def _stacked(graph: Graph, node: Node, g: int) -> list[Tensor]:
-    """Gate, up and down of all experts of a layer, each cut over its own outputs; in 8 bits each followed by its scales."""
+    """Gate, up and down of all experts of a layer, cut over their outputs or whole; in 8 bits each followed by its scales."""
     of, hidden = experts_of(graph.spec, node.layer), graph.spec.hidden
     if of is None:
         return []
     sizes = ((of.ffn, hidden), (of.ffn, hidden), (hidden, of.ffn))
     out: list[Tensor] = []
+    held = held_experts(of.count, g) if graph.homes else 0
     for part, (n, k) in zip(PARTS, sizes, strict=True):
-        name = f"{node.tensor}.{part}"
-        out.append(Tensor(name, n, k, ceil_div(n, g), of.count))
+        name, shard = f"{node.tensor}.{part}", n if held else ceil_div(n, g)
+        out.append(Tensor(name, n, k, shard, of.count, held))
         if graph.eight_bits:
-            out.append(Tensor(scale_name(name), n, 1, ceil_div(n, g), of.count))
+            out.append(Tensor(scale_name(name), n, 1, shard, of.count, held))
     return out
 
 

@@ -37,7 +37,7 @@ def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
                 Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.inputs, LANES), Packing.LANES, i)
             )
         elif t.inputs == 1:  # of a stack, one share after another
-            beats = t.stack * ceil_div(t.shard, LANES)
+            beats = t.records * ceil_div(t.shard, LANES)
             out.append(Region(t.name, RegionClass.CONST, -1, 0, 4, beats, Packing.SHARD, i))
     rows_a = ceil_div(max_positions, ROPE_ROWS)
     for index, kind in enumerate(sharded.shapes.kinds):
@@ -169,13 +169,16 @@ def _tile_rows(sharded: ShardedGraph, phases: tuple[Phase, ...], streams: int) -
     s, out = sharded.shapes, 0
     for phase in phases:
         each, fit = 7 if phase.eight_bits else 4, streams // piece_streams(eight_bits=phase.eight_bits)
-        ranks = s.experts.per_token if s.experts and phase.stack > 1 else 1
+        x = s.experts if phase.of_experts else None
+        slots, named = (x.slots, x.named) if x else (1, False)
         for tile in phase.packed.tiles:
             n = len(tile.pieces)
-            most = len(turns(n, min(s.rows, ROWS_APART), fit)) if phase.stack > 1 else 1
-            out += ranks * most * (2 + each * n)
-        if phase.stack > 1 and phase.eight_bits:  # their scales are gathered first
-            out += ranks * 2 * sum(len(r) for r in phase.packed.partials)
+            most = len(turns(n, min(s.rows, ROWS_APART), fit)) if named else 1
+            out += slots * most * (2 + each * n)
+        if x and phase.eight_bits:  # their scales are gathered first
+            out += slots * 2 * sum(len(r) for r in phase.packed.partials)
+        if x and x.held:  # what every chip made is gathered, and the one that is named taken
+            out += (6 * sharded.plan.chips + 4 * x.per_token) * x.y.beats
     return out
 
 
@@ -296,7 +299,8 @@ def _smallest_that_fits(sharded: ShardedGraph, system: System) -> int:
         if chips <= sharded.plan.chips or chips > system.full_chips:
             continue
         plan = make_plan(kv_degree(spec), chips, limit=limit, tray=tray)
-        graph = replace(sharded.graph, rings=rings_of(spec, plan, sharded.graph.kind.tokens))
+        homes = chips if sharded.graph.homes else 0
+        graph = replace(sharded.graph, rings=rings_of(spec, plan, sharded.graph.kind.tokens), homes=homes)
         if max(_arrange(partition(graph, plan), system).fill) <= OpTable.of(system.chip).group_vectors:
             return chips
     return 0

@@ -49,6 +49,11 @@ class Phase:
     stack: int = 1
 
     @property
+    def of_experts(self) -> bool:
+        """Whether its region has a record for each of several experts."""
+        return self.name.rpartition(".")[2] in STACKED
+
+    @property
     def eight_bits(self) -> bool:
         """Whether activations are quantised first, and results multiplied by scales."""
         return self.weight in {Dtype.INT8, Dtype.E4M3}
@@ -133,7 +138,7 @@ def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
             types = (weight, passed) if name != "router" else (Dtype.BF16, sharded.shapes.act)
             if key not in packed:
                 packed[key] = pack(matrices, lanes_of(types[1]), lanes_of(types[0]))
-            stack = experts.count if experts and name in STACKED else 1
+            stack = sharded.tensors[matrices[0].tensor].records
             out.append(Phase(f"L{layer}.{name}", replace(packed[key], matrices=matrices), *types, stack))
     head = sharded.tensors[index["lm_head"]]
     step = SEGMENT_RECORDS * 320
@@ -166,23 +171,38 @@ def inbox_slots(s: Shapes, plan: Plan) -> list[Slot]:
         _gathered("in.down", s.y, n, g), Slot("in.winner", INBOX, n, g),
     ]  # fmt: skip
     if x := s.experts:
-        out += [_gathered("in.router", x.logits, n, g), _gathered("in.xffn", x.ffn_cut, n * x.per_token, g)]
+        out += [_gathered("in.router", x.logits, n, g)]
+        if x.held:  # of each beat: [source][slot][row]
+            out += [Slot(f"in.xy.{beat}", INBOX, n * x.slots * x.y.width, g) for beat in range(x.y.beats)]
+        else:
+            out.append(_gathered("in.xffn", x.ffn_cut, n * x.slots, g))
     return out
 
 
 def _expert_slots(x: ExpertShapes, rows: int, act: int) -> list[Slot]:
-    """Scratch of a mixture of experts: logits and choice of each row, then [rank][row] of each expert's work."""
-    each = rows * x.per_token
+    """Scratch of a mixture of experts: logits and choice of each row, then [slot][row] of each expert's work.
+
+    Where experts are whole, also what the named ones made, [beat][rank][row], and their sum.
+    """
+    each, chosen = rows * x.slots, rows * x.per_token
+    own = (
+        [
+            Slot("xz", PARTIAL, chosen * x.y.width, x.y.beats),
+            Slot("ym", X, rows * act, x.y.beats),
+        ]
+        if x.held
+        else [Slot("sh.xffn", SHARD, each * x.ffn_cut.width, x.ffn_cut.beats)]
+    )
     return [
         Slot("sh.router", SHARD, rows * x.logits.width, x.logits.beats), Slot("rl", X, 4 * rows, -(-x.count // LANES)),
-        Slot("route", H, rows * route_width(x.per_token), 1), Slot("sh.xffn", SHARD, each * x.ffn_cut.width, x.ffn_cut.beats),
+        Slot("route", H, rows * route_width(x.per_token), 1), *own,
         Slot("xf", H, act * each, -(-x.ffn // LANES)), Slot("xy", PARTIAL, each * x.y.width, x.y.beats),
     ]  # fmt: skip
 
 
 def _expert_slots_8(x: ExpertShapes, rows: int) -> list[Slot]:
     """What experts need besides in 8 bits: what down takes, and of each matrix the scales that the registers name."""
-    each, beats = rows * x.per_token, -(-x.ffn // LANES)
+    each, beats = rows * x.slots, -(-x.ffn // LANES)
     cuts = {"gate": x.ffn_cut, "up": x.ffn_cut, "down": x.y}
     return [
         Slot("xf8", H, each, beats), Slot("xfs", PARTIAL, each, beats),
@@ -233,7 +253,7 @@ def scratch_slots(s: Shapes, phases: tuple[Phase, ...], plan: Plan, logit_rows: 
         kind = phase.name.split(".")[0 if phase.name.startswith("logits") else 1]
         wide, count = by_phase.get(kind, (0, 0))
         by_phase[kind] = (max(wide, phase.partial_width), max(count, phase.packed.total_partials))
-    each = {k: n * s.experts.per_token if s.experts and k in STACKED else n for k in by_phase}
+    each = {k: n * s.experts.slots if s.experts and k in STACKED else n for k in by_phase}
     out = [
         Slot(f"part.{k}", PARTIAL, each[k] * w, c) for k, (w, c) in sorted(by_phase.items()) if k != "logits"
     ]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ticktrue.errors import Unschedulable
 from ticktrue.hw import System
 from ticktrue.isa import OPS, Dtype, Kind, Op, OpTable, Unit
+from ticktrue.isa.ops import EXPERT_FNS
 from ticktrue.program import Flat, Image, Plan, RegionClass, Timetable, expand, output_progression
 from ticktrue.program import columns as col
 from ticktrue.schedule.clock import deskew_period
@@ -164,7 +165,16 @@ def _edges(flat: Flat) -> tuple[Int64, Int64, Int64]:
     first = np.where(tracked, first, -1)
     address = np.stack([flat.address(c) for c in range(flat.plan.chips)])
     latency = int(flat.table.latency[Op.STORE])
-    out: tuple[Int64, Int64, Int64] = edges(flat.rows, flat.row_of_chain, address, base, stride, first, count,
+    # what an expert register names in an inbox can be anywhere in it
+    rows, named = (
+        flat.rows,
+        np.isin(flat.rows[:, col.C_REGFN], EXPERT_FNS) & (flat.rows[:, col.C_REGION] >= 0),
+    )
+    if named.any():
+        rows, of = rows.copy(), rows[named, col.C_REGION]
+        rows[named, col.C_N], rows[named, col.C_M], rows[named, col.C_WIDTH] = 1, 1, (stride * count)[of]
+        address[:, named] = base[of]
+    out: tuple[Int64, Int64, Int64] = edges(rows, flat.row_of_chain, address, base, stride, first, count,
                                             int(count.sum()), latency)  # fmt: skip
     return out
 
@@ -258,7 +268,9 @@ def _stated_ports(
     group = np.where(unit <= Unit.MEM_WRITE, rows[uses.row, col.C_GROUP], 0)
     base = res.first[unit] + group * table.ports[unit]
     port[uses.row[ordinary]] = (pick - base)[ordinary]
-    port[uses.row[plane]] = (pick - res.first[Unit.MXM_PLANE])[plane]
+    # a plane of 8 bits is the first byte of a pair, so that it never shares one with a plane of 16
+    bytes_apart = np.where(rows[uses.row, col.C_DTYPE] >= Dtype.INT8, 2, 1)
+    port[uses.row[plane]] = ((pick - res.first[Unit.MXM_PLANE]) * bytes_apart)[plane]
     stored = timetable.rows.copy()
     first = np.flatnonzero(rows[:, col.C_K] <= 1)
     peered = rows[first, col.C_K] == 1

@@ -18,6 +18,7 @@ KV_TYPES = {"bf16": Dtype.BF16, "f32": Dtype.F32, "fp8": Dtype.E4M3}
 PART = 256  # values of a part of a head that leaves a beat no two free lanes
 MAX_SLOTS = 1 << 12
 MAX_WIDTH = 1 << 22
+EXPERTS = ("cut", "parallel")
 _PACKINGS = {
     RegionClass.WEIGHT: {Packing.TILES, Packing.ROWS},
     RegionClass.CONST: {Packing.LANES, Packing.SHARD, Packing.ROPE_A, Packing.ROPE_B},
@@ -65,6 +66,9 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
             fine = False
     if not whole(key.plan.tray, 0, LANE_BLOCKS * LANE_BLOCKS):
         findings.field("V112", "key.plan.tray", f"expected a number of chips, found {key.plan.tray!r}")
+        fine = False
+    if key.experts not in EXPERTS:
+        findings.field("V112", "key.experts", f"expected one of {', '.join(EXPERTS)}, found {key.experts!r}")
         fine = False
     absent = {f.format for f in system.chip.mxm_formats if f.absent}
     if key.fmt in absent and not key.hypothetical:
@@ -145,11 +149,12 @@ def _plan(image: Image, system: System, findings: Findings) -> None:
 
 def _tensor(t: Tensor, findings: Findings) -> bool:
     fine = whole(t.outputs, 1) and whole(t.inputs, 1) and whole(t.shard, 1) and whole(t.stack, 1)
+    fine = fine and whole(t.held, 0)
     if not fine:
         findings.field(
             "V112",
             f"tensor {t.name}",
-            f"expected positive sizes, found {t.stack} of [{t.outputs}, {t.inputs}] in {t.shard}",
+            f"expected positive sizes, found {t.stack} of [{t.outputs}, {t.inputs}] in {t.shard}, {t.held} held",
         )
     return fine
 
@@ -232,7 +237,7 @@ def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
             t = image.tensors[r.tensor]
             out = [
                 ("stride", BEAT_VECTORS, r.stride),
-                ("count", t.stack * ceil_div(t.shard, LANES), r.count),
+                ("count", t.records * ceil_div(t.shard, LANES), r.count),
                 ("inputs of its tensor", 1, t.inputs),
                 ("p0", 0, r.p0),
                 ("p1", 0, r.p1),
@@ -310,7 +315,7 @@ def _pieces(image: Image, findings: Findings) -> None:
     lanes, wrong = _types(image, p)
     vectors = np.array([r.stride for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
     count = np.array([r.count for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
-    stack = np.array([t.stack for t in image.tensors], dtype=np.int64)[p[:, col.P_TENSOR]]
+    stack = np.array([t.records for t in image.tensors], dtype=np.int64)[p[:, col.P_TENSOR]]
     inputs, shard = (
         np.array([getattr(t, f) for t in image.tensors], dtype=np.int64) for f in ("inputs", "shard")
     )
@@ -334,6 +339,7 @@ def _pieces(image: Image, findings: Findings) -> None:
             findings.field("V100", f"pieces[{piece}]", text)
     _tiles(p, lanes, findings)
     _shards(image, set(np.unique(tensor).tolist()), findings)
+    _scales(image, findings)
     area = np.zeros(len(image.tensors), dtype=np.int64)
     np.add.at(area, tensor, p[:, col.P_ROWS] * p[:, col.P_COLS])
     for t in np.unique(tensor).tolist():
@@ -359,15 +365,36 @@ def _types(image: Image, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return lanes, of_region != of_tensor[p[:, col.P_TENSOR]]
 
 
+def _scales(image: Image, findings: Findings) -> None:
+    """Scales are one an output of the matrix, or of each of a stack, that they are named after."""
+    by_name = {t.name: t for t in image.tensors}
+    for t in image.tensors:
+        of = by_name.get(t.name.removesuffix(".scale"), t)
+        expected = (of.outputs, of.stack, of.held)
+        if of is not t and (t.outputs, t.stack, t.held) != expected:
+            findings.field("V100", f"tensor {t.name}", "expected outputs, stack and held of {}, {} and {}, as its matrix has, "
+                           "found {}, {} and {}".format(*expected, t.outputs, t.stack, t.held))  # fmt: skip
+
+
+def _held(image: Image, i: int) -> int:
+    """Matrices of a stack that a rank holds whole: ⌈stack / chips⌉ where experts are parallel, else none."""
+    stack = image.tensors[i].stack
+    return ceil_div(stack, image.key.plan.chips) if image.key.experts == "parallel" and stack > 1 else 0
+
+
 def _shards(image: Image, cut: set[int], findings: Findings) -> None:
-    """Tiles hold ⌈outputs / chips⌉ outputs per rank, rows ⌈inputs / chips⌉ columns, a vector of lanes is whole."""
+    """Tiles hold ⌈outputs / chips⌉ outputs per rank, rows ⌈inputs / chips⌉ columns; vectors of lanes, held matrices are whole."""
     chips = image.key.plan.chips
-    rules = [(i, ceil_div(image.tensors[i].outputs, chips)) for i in sorted(cut)]
+
+    def share(i: int) -> int:
+        return ceil_div(image.tensors[i].outputs, 1 if _held(image, i) else chips)
+
+    rules = [(i, share(i)) for i in sorted(cut)]
     for r in image.regions:
         if r.packing == Packing.ROWS:
             rules.append((r.tensor, ceil_div(image.tensors[r.tensor].inputs, chips)))
         elif r.packing == Packing.SHARD:
-            rules.append((r.tensor, ceil_div(image.tensors[r.tensor].outputs, chips)))
+            rules.append((r.tensor, share(r.tensor)))
         elif r.packing == Packing.LANES:
             rules.append((r.tensor, image.tensors[r.tensor].inputs * image.tensors[r.tensor].outputs))
     shares = {r.tensor for r in image.regions if r.packing == Packing.SHARD}
@@ -376,6 +403,10 @@ def _shards(image: Image, cut: set[int], findings: Findings) -> None:
         if t.stack > 1 and i not in cut | shares:
             findings.field(
                 "V100", f"tensor {t.name}, stack", f"expected 1 outside tiles and shares, found {t.stack}"
+            )
+        if t.held != _held(image, i):
+            findings.field(
+                "V100", f"tensor {t.name}, held", f"expected {_held(image, i)} whole, found {t.held}"
             )
         if t.shard != expected:
             findings.field("V100", f"tensor {t.name}, shard", f"expected {expected}, found {t.shard}")

@@ -28,10 +28,12 @@ def spec_of(shape: Shape) -> ModelSpec:
     return replace(BASE, hidden=hidden, experts=Experts(count, k, ffn))
 
 
-def compiled(shape: Shape, chips: int, slots: int, tokens: int, fmt: str = "bf16") -> tuple[Program, object]:
+def compiled(
+    shape: Shape, chips: int, slots: int, tokens: int, fmt: str = "bf16", experts: str = "cut"
+) -> tuple[Program, object]:
     """The program without the graph's digest; t_max is the step's own T, so that the arena holds the step and no more."""
     system = load_system("groq3-lpx-32x8" if chips > 8 else "groq3-lpx-tray").subset(chips)
-    options = Options(fmt, 64, hypothetical=fmt == "f32", slots=slots, t_max=tokens)
+    options = Options(fmt, 64, hypothetical=fmt == "f32", slots=slots, t_max=tokens, experts=experts)
     image = compile_image(spec_of(shape), system, options)
     kind = StepKind(tokens, slots, 1, "last", "chip")
     return assemble(image, [unproved_timetable(spec_of(shape), system, image, kind)]), system
@@ -50,12 +52,15 @@ WIDE = [(2048, 768, 16, 8), (1024, 1408, 8, 2), (2048, 64, 4, 3)]
 NARROW = [(640, 32, 4, 2), (640, 48, 5, 3), (330, 24, 331, 7), (900, 17, 6, 1), (64, 16, 4, 2)]
 
 
-@pytest.mark.parametrize("fmt", ["bf16", "f32"])
+@pytest.mark.parametrize(
+    ("fmt", "experts"),
+    [("bf16", "cut"), ("f32", "cut"), ("int8", "cut"), ("bf16", "parallel"), ("fp8", "parallel")],
+)
 @pytest.mark.parametrize(("slots", "tokens"), [(1, 1), (1, 4), (3, 2), (2, 8)])
 @pytest.mark.parametrize("chips", [1, 4, 16])
 @pytest.mark.parametrize("shape", [*WIDE[:1], *NARROW[:3]])
-def test_a_step_is_legal(shape: Shape, chips: int, slots: int, tokens: int, fmt: str) -> None:
-    program, system = compiled(shape, chips, slots, tokens, fmt)
+def test_a_step_is_legal(shape: Shape, chips: int, slots: int, tokens: int, fmt: str, experts: str) -> None:
+    program, system = compiled(shape, chips, slots, tokens, fmt, experts)
     verdict = verify(program, system)
     assert verdict.clean, verdict.violations[:3]
     timing = simulate(program, system)
@@ -64,14 +69,15 @@ def test_a_step_is_legal(shape: Shape, chips: int, slots: int, tokens: int, fmt:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fmt", ["bf16", "f32"])
+@pytest.mark.parametrize("experts", ["cut", "parallel"])
+@pytest.mark.parametrize("fmt", ["bf16", "f32", "int8"])
 @pytest.mark.parametrize("tokens", [2, 4, 16, 64])
 @pytest.mark.parametrize("chips", [1, 4, 16, 32])
 @pytest.mark.parametrize("shape", [*WIDE, *NARROW])
-def test_every_step_is_legal(shape: Shape, chips: int, tokens: int, fmt: str) -> None:
+def test_every_step_is_legal(shape: Shape, chips: int, tokens: int, fmt: str, experts: str) -> None:
     for slots in (1, 2, 5):
         try:
-            program, system = compiled(shape, chips, slots, tokens, fmt)
+            program, system = compiled(shape, chips, slots, tokens, fmt, experts)
         except DoesNotFit:
             assert tokens * slots * shape[3] * shape[0] // chips > 100_000
             continue
