@@ -85,6 +85,7 @@ class SystemInput(Part, frozen=True, kw_only=True):
     context_degree: int
     format: str
     kv_format: str
+    experts: str
     format_grade: str
     hypothetical: bool
     max_model_len: int

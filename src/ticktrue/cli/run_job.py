@@ -136,7 +136,9 @@ def look_up_for(given: ProgramFile, target: Target, terminal: Terminal) -> Found
                          where="--program")  # fmt: skip
     key = given.program.image.key
     kv = "fp8" if key.kv == "fp8" else "auto"
-    options = Options(key.fmt, key.max_context, key.hypothetical, key.slots, key.t_max, kv)
+    options = Options(
+        key.fmt, key.max_context, key.hypothetical, key.slots, key.t_max, kv, experts=key.experts
+    )
     return Found(open_model(target.model, terminal), machine_of(given), options)
 
 

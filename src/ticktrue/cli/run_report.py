@@ -240,7 +240,7 @@ def system_input(found: Found, heads: int) -> SystemInput:
     system, options = found.system, found.options
     return SystemInput(
         name=system.name, chips=system.chips, heads_degree=heads, context_degree=system.chips // heads, format=options.fmt,
-        kv_format=options.kv,
+        kv_format=options.kv, experts=options.experts,
                format_grade=formats_allowed(system.chip, options.fmt, options.hypothetical), hypothetical=options.hypothetical,
         max_model_len=options.max_context, facts_sha256=system.fact_digest(),
         facts=tuple(fact_part(owner, fact) for owner, fact in system.facts()),

@@ -49,6 +49,8 @@ class Target:
     "Number format of weights and activations: bf16, int8, fp8 (e4m3), or f32 for debugging."
     kv_format: str = "auto"
     "Number format of keys and values in the cache: auto (that of activations), or fp8 (e4m3)."
+    experts: str = "cut"
+    "Experts of a mixture: cut over all chips, or parallel (whole ones on each chip, in reserved slots)."
     max_model_len: Annotated[int | None, Parameter(converter=whole)] = None
     "Longest context in tokens [default: 2048, or the model's if that is shorter]."
     hypothetical: Annotated[bool, Parameter(negative="")] = False
@@ -87,7 +89,10 @@ def look_up(target: Target, terminal: Terminal) -> Found:
     model = open_model(target.model, terminal)
     longest = min(DEFAULT_CONTEXT, model.spec.max_positions)
     context = longest if target.max_model_len is None else target.max_model_len
-    return Found(model, subset, Options(target.format, context, target.hypothetical, kv=target.kv_format))
+    options = Options(
+        target.format, context, target.hypothetical, kv=target.kv_format, experts=target.experts
+    )
+    return Found(model, subset, options)
 
 
 def open_model(ref: str, terminal: Terminal) -> "Model":
