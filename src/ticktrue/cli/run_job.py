@@ -195,7 +195,7 @@ class _Execution:
         for kind in kinds:
             maker.obtain(kind)
         with terminal.stage("packing weights"):
-            machine = Machine(image, self._found.model.weights(), self._found.system)
+            machine = Machine(image, self._found.model.weights(), self._found.system, threads=None)
         session = Session(machine, maker.obtain, sampling=self._sampling)
         with terminal.stage("executing"):
             for timed in self._timed(session.generate(ids, self._job.max_tokens, self._stop), len(ids)):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ticktrue.execute.memory import Memory
 from ticktrue.hw import System
 from ticktrue.isa import Dtype, Op
-from ticktrue.isa.ops import LANES, lanes_of
+from ticktrue.isa.ops import LANES, RegFn, lanes_of
 from ticktrue.program import Flat, Image, Timetable, expand
 from ticktrue.program import columns as col
 
@@ -20,10 +20,9 @@ Int64 = npt.NDArray[np.int64]
 
 (
     L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
-    L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_SOURCE, L_ROW,
-    L_PATTERN,
-) = range(33)  # fmt: skip
-L_COLUMNS = 33
+    L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_ROW, L_PATTERN,
+) = range(32)  # fmt: skip
+L_COLUMNS = 32
 MODE_BF16, MODE_F32, MODE_POOL, MODE_INT8, MODE_E4M3 = range(5)
 MODES = {Dtype.BF16: MODE_BF16, Dtype.F32: MODE_F32, Dtype.INT8: MODE_INT8, Dtype.E4M3: MODE_E4M3}
 MODE_NAMED = 8
@@ -32,13 +31,21 @@ MODE_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """`steps` int64[R, L_COLUMNS] in issue order; `address`, `peer` int64[chips, R]; pool floats per chip."""
+    """`steps` int64[R, L_COLUMNS]: rows that do something, in issue order; `pool`: floats of a chip's streams.
+
+    `address` int64[R, chips]: first vector of memory that a row reads or writes, a PASS the first of its tile; `source` int64[R,
+    chips]: the chip whose streams it reads. `table` int64[patterns, chips]: a chip's index in each.
+    `ranks`: expert registers of a token row. `bounds` int64[segments + 1]: where segments of `steps` start. In one segment, no
+    chip reads a stream that another makes.
+    """
 
     steps: Int64
     address: Int64
-    peer: Int64
+    source: Int64
     pool: int
     table: Int64
+    ranks: int
+    bounds: Int64
 
 
 def _defined_lanes(flat: Flat) -> list[int]:
@@ -133,14 +140,22 @@ def _demands(flat: Flat, order: Int64) -> Int64:
     for r in order[::-1].tolist():
         row = rows[r]
         a, b = _read_lanes(row[col.C_OP], row, demand[r])
-        if row[col.C_OP] == Op.PASS:  # as many as its plane has rows
-            a = lanes_of(rows[row[col.C_S1]][col.C_DTYPE])
+        if row[col.C_OP] == Op.PASS:  # those that meet a row of its plane
+            plane = rows[row[col.C_S1]]
+            a = min(LANES, plane[col.C_A0] + _plane_rows(plane, rows[plane[col.C_S0]]))
         s0, s1 = row[col.C_S0], row[col.C_S1]
         if s0 >= 0:
             demand[s0] = max(demand[s0], a)
         if s1 >= 0 and row[col.C_OP] != Op.PASS:
             demand[s1] = max(demand[s1], b)
     return np.minimum(np.array(demand, dtype=np.int64), LANES)
+
+
+def _plane_rows(install: list[int], source: list[int]) -> int:
+    """Rows of an installed tile: of memory as its vectors hold, of a stream one an event."""
+    if source[col.C_OP] in {Op.LOAD, Op.GATHER}:
+        return install[col.C_WIDTH] // install[col.C_X0]
+    return install[col.C_N]
 
 
 def _events(row: list[int]) -> int:
@@ -194,6 +209,33 @@ def _in_place(flat: Flat, load: int, install: int) -> bool:
     return not bool(((issue >= rows[load, col.C_ISSUE]) & (issue < end)).any())
 
 
+_SAYS_WHAT_IS_LOADED = [
+    col.C_REGION, col.C_ABS, col.C_RANKFN, col.C_RANKSTRIDE, col.C_PATTERN, col.C_K, col.C_N, col.C_M, col.C_STEP, col.C_STEP2,
+    col.C_WIDTH, col.C_DTYPE, col.C_REGFN, col.C_REGSTRIDE, col.C_A0, col.C_A1, col.C_A2, col.C_A3, col.C_X0, col.C_X1,
+]  # fmt: skip
+
+
+def _loaded_again(flat: Flat, order: Int64) -> dict[int, int]:
+    """LOADs of what an earlier LOAD brought, while nothing is stored to its region between: the row -> that earlier row.
+
+    Tiles are left out, and what an expert register names, for it changes within a step.
+    """
+    rows, lists = flat.rows, flat.rows.tolist()
+    tiles = set(rows[rows[:, col.C_OP] == Op.INSTALL, col.C_S0].tolist())
+    what = [tuple(x) for x in rows[:, _SAYS_WHAT_IS_LOADED].tolist()]
+    again: dict[int, int] = {}
+    at_hand: dict[int, dict[tuple[int, ...], int]] = {}  # by region
+    for r in order.tolist():
+        op, region = lists[r][col.C_OP], lists[r][col.C_REGION]
+        if op in {Op.STORE, Op.SCATTER}:
+            at_hand.pop(region, None)
+        elif op == Op.LOAD and r not in tiles and lists[r][col.C_REGFN] != RegFn.EXPERT:
+            first = at_hand.setdefault(region, {}).setdefault(what[r], r)
+            if first != r:
+                again[r] = first
+    return again
+
+
 class _Lowering:
     """State of one lowering."""
 
@@ -209,31 +251,35 @@ class _Lowering:
         self.lazy: set[int] = set()
         self.named: set[int] = set()
         self._find_planes()
+        self.again = _loaded_again(flat, self.order)
+        for r, before in self.again.items():
+            self.demand[before] = max(self.demand[before], self.demand[r])
         self.position = np.empty(len(self.order), dtype=np.int64)
         self.position[self.order] = np.arange(len(self.order))
         self.last = self._last_use()
+        self.bounds = self._segments()
         self.columns = self._needed_columns()
 
     def _find_planes(self) -> None:
         rows = self.rows
         for i in np.flatnonzero(rows[:, col.C_OP] == Op.INSTALL):
-            load, per_row, width = int(rows[i, col.C_S0]), int(rows[i, col.C_X0]), int(rows[i, col.C_WIDTH])
-            dtype = int(rows[load, col.C_DTYPE])
-            stride = per_row * lanes_of(dtype)
+            load = int(rows[i, col.C_S0])
+            dtype, deep = int(rows[load, col.C_DTYPE]), _plane_rows(self.list[i], self.list[load])
+            stride = int(rows[i, col.C_X0]) * lanes_of(dtype)
             if (
                 rows[load, col.C_OP] == Op.GATHER
             ):  # a tile that an expert register names; weights are never written
                 self.lazy.add(load)
                 self.named.add(load)
-                self.planes[int(i)] = _Plane(MODE_NAMED + MODES[Dtype(dtype)], load, stride, width // per_row)
+                self.planes[int(i)] = _Plane(MODE_NAMED + MODES[Dtype(dtype)], load, stride, deep)
             elif rows[load, col.C_OP] == Op.LOAD:
                 if not self.written[rows[load, col.C_REGION]] or _in_place(self.flat, load, int(i)):
                     self.lazy.add(load)
-                    self.planes[int(i)] = _Plane(MODES[Dtype(dtype)], load, stride, width // per_row)
+                    self.planes[int(i)] = _Plane(MODES[Dtype(dtype)], load, stride, deep)
                 else:
-                    self.planes[int(i)] = _Plane(MODE_POOL, load, stride, width // per_row)
+                    self.planes[int(i)] = _Plane(MODE_POOL, load, stride, deep)
             else:
-                self.planes[int(i)] = _Plane(MODE_POOL, load, LANES, int(rows[i, col.C_N]))
+                self.planes[int(i)] = _Plane(MODE_POOL, load, LANES, deep)
                 self.demand[load] = LANES
 
     def _last_use(self) -> Int64:
@@ -241,14 +287,38 @@ class _Lowering:
         s0, s1 = self.rows[:, col.C_S0].tolist(), self.rows[:, col.C_S1].tolist()
         op = self.rows[:, col.C_OP].tolist()
         for r in range(len(last)):
-            for s in (s0[r], s1[r]):
-                if s >= 0:
+            for operand in (s0[r], s1[r]):
+                if operand >= 0:
+                    s = self.again.get(operand, operand)
                     last[s] = max(last[s], position[r])
         forwards = {int(Op.SEND), int(Op.RECEIVE), int(Op.INSTALL)}
         for r in self.order[::-1].tolist():  # SEND and RECEIVE, and planes, hold what they forward
             if s0[r] >= 0 and op[r] in forwards:
-                last[s0[r]] = max(last[s0[r]], last[r])
+                s = self.again.get(s0[r], s0[r])
+                last[s] = max(last[s], last[r])
         return np.array(last, dtype=np.int64)
+
+    def _segments(self) -> Int64:
+        """Starts of segments, as few as can be: what another chip reads was made in an earlier segment than it is read in.
+
+        Its buffer is kept to the end of the segment of its last reader, which may be behind.
+        """
+        rows, position = self.list, self.position.tolist()
+        read: list[tuple[int, int, int]] = []  # (place of the reader, place of the maker, maker)
+        for r, row in enumerate(rows):
+            heard = row[col.C_S0] if row[col.C_OP] in {Op.STORE, Op.SCATTER} else -1
+            if heard >= 0 and rows[heard][col.C_OP] == Op.RECEIVE:
+                made = self.buffer_of(heard)
+                read.append((position[r], position[made], made))
+        starts = [0]
+        for reader, maker, _ in sorted(read):
+            if starts[-1] <= maker:
+                starts.append(reader)
+        bounds = np.array([*starts, len(rows)], dtype=np.int64)
+        for reader, _, made in read:
+            end = int(bounds[np.searchsorted(bounds, reader, side="right")]) - 1
+            self.last[made] = max(int(self.last[made]), end)
+        return bounds
 
     def _needed_columns(self) -> dict[int, tuple[int, int]]:
         """Columns of each PASS that its consumers read."""
@@ -264,11 +334,18 @@ class _Lowering:
                     need[s] = (min(lo, old[0]), max(hi, old[1]))
         return need
 
+    def acts(self) -> npt.NDArray[np.bool_]:
+        """Rows in issue order that do something here; a tile that is read in place is never loaded, nor what still is at hand."""
+        op = self.rows[self.order, col.C_OP]
+        still = np.isin(op, [Op.SEND, Op.RECEIVE, Op.INSTALL])
+        still |= np.isin(self.order, list((self.lazy - self.named) | self.again.keys()))
+        return np.asarray(~still)
+
     def buffer_of(self, r: int) -> int:
         """The row whose buffer holds the data of row r: RECEIVE and SEND forward their source's."""
         while self.list[r][col.C_OP] in {Op.SEND, Op.RECEIVE}:
             r = self.list[r][col.C_S0]
-        return r
+        return self.again.get(r, r)
 
 
 def lower(image: Image, timetable: Timetable, system: System, memory: Memory) -> Lowered:
@@ -282,21 +359,37 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
     pool, offset, stride = _Pool(), np.zeros(len(rows), dtype=np.int64), np.maximum(low.demand, 1)
     stride = np.minimum(stride, LANES)
     steps = np.zeros((len(rows), L_COLUMNS), dtype=np.int64)
-    for to, source in _COPIED:
-        steps[:, to] = rows[low.order, source]
+    for to, from_ in _COPIED:
+        steps[:, to] = rows[low.order, from_]
     for at, r in enumerate(low.order):
         _lower_row(low, int(r), at, steps, (offset, stride, pool))
-    groups = rows[:, col.C_GROUP]
-    shift = np.where(groups >= 0, memory.group_first[groups] - groups * flat.table.group_vectors, 0)
-    chips = flat.plan.chips
-    address = np.stack([flat.address(c) + shift + c * memory.vectors for c in range(chips)])
-    peer = np.stack([flat.peer(c) for c in range(chips)])
-    table = np.array(
-        [[flat.plan.rank(p, c) for p in range(col.PATTERNS)] for c in range(chips)], dtype=np.int64
-    )
+    kept = low.acts()
+    address, source = _places(low, memory)
+    table = np.array([[flat.plan.rank(p, c) for c in range(flat.plan.chips)] for p in range(col.PATTERNS)])
+    ranks = int(steps[steps[:, L_OP] == Op.LATCH, L_X0].max(initial=0))
+    before = np.concatenate([[0], np.cumsum(kept)])
     return Lowered(
-        steps, np.ascontiguousarray(address[:, low.order]), np.ascontiguousarray(peer), pool.size, table
-    )
+        steps[kept], address[low.order][kept], source[low.order][kept], pool.size, table.astype(np.int64),
+        ranks, before[low.bounds],
+    )  # fmt: skip
+
+
+def _places(low: _Lowering, memory: Memory) -> tuple[Int64, Int64]:
+    """By row of the timetable, int64[R, chips]: first vector in memory (of a PASS its tile), the chip whose streams it reads."""
+    flat, rows = low.flat, low.rows
+    groups, chips = rows[:, col.C_GROUP], flat.plan.chips
+    shift = np.where(groups >= 0, memory.group_first[groups] - groups * flat.table.group_vectors, 0)
+    address = np.stack([flat.address(c) + shift + c * memory.vectors for c in range(chips)], axis=1)
+    source = np.tile(np.arange(chips, dtype=np.int64), (len(rows), 1))
+    peer = np.stack([flat.peer(c) for c in range(chips)], axis=1)
+    op, s0 = rows[:, col.C_OP], rows[:, col.C_S0]
+    stores = np.flatnonzero((op == Op.STORE) | (op == Op.SCATTER))
+    heard = stores[op[s0[stores]] == Op.RECEIVE]
+    source[heard] = peer[s0[heard]]
+    passes = np.flatnonzero(op == Op.PASS)
+    tiles = np.array([low.planes[int(i)].source for i in rows[passes, col.C_S1]], dtype=np.int64)
+    address[passes] = address[tiles]
+    return address, source
 
 
 def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int64, Int64, _Pool]) -> None:
@@ -304,13 +397,10 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
     row, step = low.list[r], steps[at]
     op = row[col.C_OP]
     step[L_ROW] = r
-    step[L_SOURCE] = -1
     bare = {Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL, Op.LATCH}
-    own_buffer = op not in bare and r not in low.lazy
+    own_buffer = op not in bare and r not in low.lazy and r not in low.again
     if r in low.named:  # where its tiles lie, one number a round
         offset[r] = step[L_O] = pool.take(at, int(low.last[r]), int(row[col.C_M]))
-    if op == Op.RECEIVE:
-        step[L_SOURCE] = row[col.C_S0]
     if own_buffer:
         width = int(stride[r])
         packet = int(row[col.C_WIDTH]) * lanes_of(row[col.C_DTYPE])
@@ -327,9 +417,6 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
         if source >= 0 and not (op == Op.PASS and c == col.C_S1):
             held = low.buffer_of(source)
             step[o], step[s] = offset[held], stride[held]
-    if op in {Op.STORE, Op.SCATTER}:
-        source = int(row[col.C_S0])
-        step[L_SOURCE] = source if low.list[source][col.C_OP] == Op.RECEIVE else -1
     if op == Op.LATCH:
         step[L_X0] = low.list[row[col.C_S0]][col.C_X0]
     if op == Op.PASS:
@@ -355,7 +442,6 @@ def _lower_pass(low: _Lowering, r: int, step: Int64, offset: Int64) -> None:
     )
     step[L_X0] = low.rows[plane.source, col.C_STEP2]
     step[L_X1] = 1 if row[col.C_M] > 1 else 0
-    step[L_SOURCE] = low.position[plane.source]
     if plane.source in low.named:
         step[L_B] = offset[plane.source]
     if plane.mode == MODE_POOL:

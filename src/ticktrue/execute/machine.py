@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ticktrue.errors import InputError
-from ticktrue.execute.interpreter_kernel import run
 from ticktrue.execute.lower import Lowered, lower
 from ticktrue.execute.memory import Memory, allocate, load_weights
+from ticktrue.execute.workers import Workers
 from ticktrue.hw import System
 from ticktrue.isa import GREEDY, Draw, OpTable
 from ticktrue.kernels.environment import check_float_environment
@@ -43,13 +43,16 @@ class StepResult:
 class Machine:
     """An image in memory with its weights; steps of any timetable over that image may follow each other.
 
+    `threads` share the chips (None: as many as this process has cores; never more than chips); bits do not depend on it.
+
     Raises:
         EnvironmentProblem: T417 if this thread does not round to nearest or flushes subnormal numbers.
         InputError: T362 if the image was made for other weights.
     """
 
-    def __init__(self, image: Image, weights: Weights, system: System) -> None:
+    def __init__(self, image: Image, weights: Weights, system: System, threads: int | None = 1) -> None:
         check_float_environment()
+        self._workers = Workers(threads, image.key.plan.chips)
         self.image = image
         self.system = system
         self.memory: Memory = allocate(image, OpTable.of(system.chip))
@@ -80,8 +83,9 @@ class Machine:
         token, position, last = self._registers(kind, tokens, pos)
         lowered, pools = self._prepare(timetable)
         memory = self.memory
-        run(lowered.steps, lowered.address, lowered.peer, lowered.table, memory.words, memory.floats, memory.octets, pools, token,
-            position, last, self.image.key.plan.cp, *draw_registers(kind, draws))  # fmt: skip
+        expert = np.zeros((self.image.key.plan.chips, token.size, lowered.ranks), dtype=np.int64)
+        self._workers.run(lowered, memory.words, memory.floats, memory.octets, pools, token, position, last,
+                          self.image.key.plan.cp, *draw_registers(kind, draws), expert)  # fmt: skip
         return self._result(timetable)
 
     def _registers(
@@ -113,7 +117,7 @@ class Machine:
         found = self._lowered.get(timetable.kind)
         if found is None or found[0] is not timetable:
             lowered = lower(self.image, timetable, self.system, self.memory)
-            pools = np.zeros((self.image.key.plan.chips, lowered.pool + 1), dtype=np.float32)
+            pools = np.zeros(self.image.key.plan.chips * (lowered.pool + 1), dtype=np.float32)
             found = (timetable, lowered, pools)
             self._lowered[timetable.kind] = found
         return found[1], found[2]

@@ -2,6 +2,7 @@
 
 from numba import njit
 
+from ticktrue.kernels import moves
 from ticktrue.kernels.functions import exp_f32
 from ticktrue.kernels.lanes import SENTINEL
 
@@ -20,13 +21,16 @@ def mask(pool, a, sa, o, so, n, m, lanes, tokens, first, cp, c, pos, window, rin
     The place holds position 64 * block + i, block = (first + j) * cp + c, or in a ring the newest block with that remainder.
     """
     newest = (pos + tokens - 1) // 64
+    if sa == lanes and so == lanes:
+        moves.shift(pool, a, pool, o, n * m * lanes)
+    else:
+        for e in range(n * m):
+            moves.shift(pool, a + e * sa, pool, o + e * so, lanes)
     for j in range(m):
         block = (first + j) * cp + c
         if ring > 0:
             block = newest - (newest - block) % ring
         for i in range(n):
-            at = (j * n + i) * sa
-            to = (j * n + i) * so
             p = 64 * block + i
             low = min(max(p - pos, 0), tokens)  # rows t < low do not see it
             high = tokens  # nor do rows t >= high
@@ -34,19 +38,13 @@ def mask(pool, a, sa, o, so, n, m, lanes, tokens, first, cp, c, pos, window, rin
                 high = min(max(p + window - pos, low), tokens)
             if block < 0:
                 high = low
-            x = pool[a + at : a + at + lanes]
-            z = pool[o + to : o + to + lanes]
-            for lane in range(lanes):
-                z[lane] = x[lane]
+            to = o + (j * n + i) * so
             if low >= high:
-                for lane in range(lanes):
-                    z[lane] = SENTINEL
+                moves.fill(pool, to, lanes, SENTINEL)
             elif low > 0 or high < tokens:
                 for head in range(0, lanes, tokens):
-                    for lane in range(head, min(head + low, lanes)):
-                        z[lane] = SENTINEL
-                    for lane in range(head + high, min(head + tokens, lanes)):
-                        z[lane] = SENTINEL
+                    moves.fill(pool, to + head, min(low, lanes - head), SENTINEL)
+                    moves.fill(pool, to + head + high, min(tokens, lanes - head) - high, SENTINEL)
 
 
 @njit(cache=True, error_model="numpy")

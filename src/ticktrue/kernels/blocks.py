@@ -10,10 +10,13 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 _F32, _I64 = ir.FloatType(), ir.IntType(64)
+_TWO_120 = 1329227995784915872903807060280344576.0
+LINE, READ, NEAR, DATA = 64, 0, 2, 1
 
 Vector = Any  # an llvmlite value; the library has no types
 Convert = Callable[[Any, Any, int], Any]
@@ -38,6 +41,20 @@ def _from_bf16(builder: ir.IRBuilder, raw: ir.Value, count: int) -> Vector:
     wide = ir.VectorType(ir.IntType(32), count)
     bits = builder.shl(builder.zext(raw, wide), ir.Constant(wide, [16] * count))
     return builder.bitcast(bits, ir.VectorType(_F32, count))
+
+
+def _from_e4m3(builder: ir.IRBuilder, raw: ir.Value, count: int) -> Vector:
+    """The bits of a float32 2^120 times too small, subnormal ones too, times 2^120: exact."""
+    wide, real = ir.VectorType(ir.IntType(32), count), ir.VectorType(_F32, count)
+
+    def lanes(number: int) -> Vector:
+        return ir.Constant(wide, [number] * count)
+
+    u = builder.zext(raw, wide)
+    size = builder.shl(builder.and_(u, lanes(0x7F)), lanes(20))
+    sign = builder.shl(builder.and_(u, lanes(0x80)), lanes(24))
+    small = builder.bitcast(builder.or_(size, sign), real)
+    return builder.fmul(small, ir.Constant(real, [_TWO_120] * count))
 
 
 def _as_it_is(_builder: ir.IRBuilder, raw: ir.Value, _count: int) -> Vector:
@@ -74,23 +91,66 @@ def _data(context: Any, builder: ir.IRBuilder, kind: types.Array, value: ir.Valu
     return make_array(kind)(context, builder, value).data
 
 
-def _float_block(columns: int, events: int, convert: Convert) -> Any:
-    """An intrinsic (tile, at, stride, rows, pool, x, sx, o, so): `events` sums of each of `columns` columns.
+def _fetch(builder: ir.IRBuilder, base: ir.Value, at: ir.Value, count: int) -> None:
+    """Asks for the cache lines of `count` neighbouring elements from index `at` on; any address may be asked for."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    size = base.type.pointee.width // 8 if isinstance(base.type.pointee, ir.IntType) else 4
+    for first in range(0, count, LINE // size):
+        where = builder.gep(base, [builder.add(at, ir.Constant(_I64, first))])
+        builder.call(ask, [builder.bitcast(where, byte), *(number(n) for n in (READ, NEAR, DATA))])
 
-    pool[o + e so + c] = sum over k of pool[x + e sx + k] * tile[at + k stride + c], from +0.
+
+@intrinsic
+def fetch(_typing, tile, at, stride, rows, columns):
+    """(tile, at, stride, rows, columns): asks for every cache line of some neighbouring columns of a tile, row by row."""
+
+    def generate(context, builder, signature, arguments):
+        data = _data(context, builder, signature.args[0], arguments[0])
+        _, first, step, count, width = arguments
+        element = data.type.pointee
+        lane = ir.Constant(_I64, LINE * 8 // (element.width if isinstance(element, ir.IntType) else 32))
+        with cgutils.for_range(builder, count) as row:
+            begin = builder.add(first, builder.mul(row.index, step))
+            last = builder.add(begin, builder.sub(width, ir.Constant(_I64, 1)))
+            with cgutils.for_range_slice(builder, begin, last, lane) as (line, _):
+                _fetch(builder, data, line, 1)
+            _fetch(builder, data, last, 1)
+        return context.get_dummy_value()
+
+    return types.void(tile, at, stride, rows, columns), generate
+
+
+_CONVERTED: dict[types.Type, Convert] = {
+    types.uint16: _from_bf16,
+    types.int8: _from_e4m3,
+    types.float32: _as_it_is,
+}
+
+
+def _float_block(columns: int, events: int) -> Any:
+    """An intrinsic (tile, at, stride, rows, pool, x, sx, o, so, ahead): `events` sums of each of `columns` columns.
+
+    pool[o + e so + c] = sum over k of pool[x + e sx + k] * tile[at + k stride + c], from +0. A tile of uint16 holds bf16, of int8
+    e4m3. The same elements `ahead` further on are asked for meanwhile, for the tile that comes next.
     """
 
     @intrinsic
-    def block(_typing, tile, at, stride, rows, pool, x, sx, o, so):
+    def block(_typing, tile, at, stride, rows, pool, x, sx, o, so, ahead):
+        convert = _CONVERTED[tile.dtype]
+
         def generate(context, builder, signature, arguments):
             tile_data = _data(context, builder, signature.args[0], arguments[0])
             pool_data = _data(context, builder, signature.args[4], arguments[4])
-            _, first, step, count, _, x0, sx0, o0, so0 = arguments
+            _, first, step, count, _, x0, sx0, o0, so0, next_ = arguments
             xs = [builder.add(x0, builder.mul(sx0, ir.Constant(_I64, e))) for e in range(events)]
             zero = ir.Constant(ir.VectorType(_F32, columns), [0.0] * columns)
 
             def term(k, sums):
-                w = _load(builder, tile_data, builder.add(first, builder.mul(k, step)), columns)
+                here = builder.add(first, builder.mul(k, step))
+                _fetch(builder, tile_data, builder.add(here, next_), columns)
+                w = _load(builder, tile_data, here, columns)
                 w = convert(builder, w, columns)
                 out = []
                 for at_x, total in zip(xs, sums, strict=True):
@@ -103,7 +163,7 @@ def _float_block(columns: int, events: int, convert: Convert) -> Any:
                 builder.store(total, builder.bitcast(to, total.type.as_pointer()), align=4)
             return context.get_dummy_value()
 
-        return types.void(tile, at, stride, rows, pool, x, sx, o, so), generate
+        return types.void(tile, at, stride, rows, pool, x, sx, o, so, ahead), generate
 
     return block
 
@@ -111,17 +171,17 @@ def _float_block(columns: int, events: int, convert: Convert) -> Any:
 def _int8_block(columns: int, events: int) -> Any:
     """As `_float_block` for int8: xs int16 values [event][row], k in pairs whose products are added in 16 bits (row 8).
 
-    (tile, at, stride, pairs, xs, x, sx, pool, o, so); `pairs` of rows are taken, the tile and xs have that many.
+    (tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead); `pairs` of rows are taken, the tile and xs have that many.
     """
     narrow, wide = ir.VectorType(ir.IntType(16), columns), ir.VectorType(ir.IntType(32), columns)
 
     @intrinsic
-    def block(_typing, tile, at, stride, pairs, xs, x, sx, pool, o, so):
+    def block(_typing, tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead):
         def generate(context, builder, signature, arguments):
             tile_data = _data(context, builder, signature.args[0], arguments[0])
             x_data = _data(context, builder, signature.args[4], arguments[4])
             pool_data = _data(context, builder, signature.args[7], arguments[7])
-            _, first, step, count, _, x0, sx0, _, o0, so0 = arguments
+            _, first, step, count, _, x0, sx0, _, o0, so0, next_ = arguments
             starts = [builder.add(x0, builder.mul(sx0, ir.Constant(_I64, e))) for e in range(events)]
 
             def term(pair, sums):
@@ -129,6 +189,7 @@ def _int8_block(columns: int, events: int) -> Any:
                 rows = []
                 for i in range(2):
                     here = builder.add(first, builder.mul(builder.add(k, ir.Constant(_I64, i)), step))
+                    _fetch(builder, tile_data, builder.add(here, next_), columns)
                     rows.append(builder.sext(_load(builder, tile_data, here, columns), narrow))
                 out = []
                 for start, total in zip(starts, sums, strict=True):
@@ -148,17 +209,13 @@ def _int8_block(columns: int, events: int) -> Any:
                 builder.store(value, builder.bitcast(to, value.type.as_pointer()), align=4)
             return context.get_dummy_value()
 
-        return types.void(tile, at, stride, pairs, xs, x, sx, pool, o, so), generate
+        return types.void(tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead), generate
 
     return block
 
 
-bf16_64, bf16_32, bf16_16 = (_float_block(n, 1, _from_bf16) for n in (64, 32, 16))
-bf16_8, bf16_1 = (_float_block(n, 1, _from_bf16) for n in (8, 1))
-bf16_32x4, bf16_16x4, bf16_8x4 = (_float_block(n, 4, _from_bf16) for n in (32, 16, 8))
-f32_64, f32_32, f32_16 = (_float_block(n, 1, _as_it_is) for n in (64, 32, 16))
-f32_8, f32_1 = (_float_block(n, 1, _as_it_is) for n in (8, 1))
-f32_32x4, f32_8x4 = (_float_block(n, 4, _as_it_is) for n in (32, 8))
+float_64, float_32, float_16, float_8, float_1 = (_float_block(n, 1) for n in (64, 32, 16, 8, 1))
+float_32x4, float_16x4, float_8x4 = (_float_block(n, 4) for n in (32, 16, 8))
 int8_64, int8_32, int8_16 = (_int8_block(n, 1) for n in (64, 32, 16))
 int8_8, int8_1 = (_int8_block(n, 1) for n in (8, 1))
 int8_32x4, int8_16x4 = (_int8_block(n, 4) for n in (32, 16))

@@ -7,25 +7,21 @@ pool; a tile lies in memory (bf16, int8, e4m3 or float32) or in the pool. Offset
 import numpy as np
 from numba import njit
 
-from ticktrue.kernels import blocks
-from ticktrue.kernels.bits import e4m3_to_f32
+from ticktrue.kernels import blocks, moves
 
 _ZERO = np.float32(0)
 
 _F = "float32[::1]"
 _I = ", int64"
+_TILES = ("uint16", "int8", "float32")
 SIGNATURES: dict[str, tuple[str, ...]] = {
     "_next": (f"UniTuple(int64, 2)({_I[2:]}{_I})",),
-    "_bf16_columns": (f"void(int64, uint16[::1]{_I * 3}, {_F}{_I * 4})",),
-    "_bf16_columns_4": (f"void(int64, uint16[::1]{_I * 3}, {_F}{_I * 4})",),
-    "_f32_columns": (f"void(int64, {_F}{_I * 3}, {_F}{_I * 4})",),
-    "_f32_columns_4": (f"void(int64, {_F}{_I * 3}, {_F}{_I * 4})",),
-    "_int8_columns": (f"void(int64, int8[::1]{_I * 3}, int16[::1]{_I * 2}, {_F}{_I * 2})",),
-    "_int8_columns_4": (f"void(int64, int8[::1]{_I * 3}, int16[::1]{_I * 2}, {_F}{_I * 2})",),
-    "pass_bf16": (f"void(uint16[::1]{_I * 5}, {_F}{_I * 5})",),
-    "pass_int8": (f"void(int8[::1]{_I * 5}, {_F}{_I * 5}, int16[::1])",),
-    "pass_e4m3": (f"void(int8[::1]{_I * 5}, {_F}{_I * 5}, {_F})",),
-    "pass_f32": (f"void({_F}{_I * 5}, {_F}{_I * 5})",),
+    "_float_columns": tuple(f"void(int64, {kind}[::1]{_I * 3}, {_F}{_I * 5})" for kind in _TILES),
+    "_float_columns_4": tuple(f"void(int64, {kind}[::1]{_I * 3}, {_F}{_I * 5})" for kind in _TILES),
+    "_int8_columns": (f"void(int64, int8[::1]{_I * 3}, int16[::1]{_I * 2}, {_F}{_I * 3})",),
+    "_int8_columns_4": (f"void(int64, int8[::1]{_I * 3}, int16[::1]{_I * 2}, {_F}{_I * 3})",),
+    "pass_float": tuple(f"void({kind}[::1]{_I * 5}, {_F}{_I * 6})" for kind in _TILES),
+    "pass_int8": (f"void(int8[::1]{_I * 5}, {_F}{_I * 6}, int16[::1])",),
     "pass_few": (f"void({_F}{_I * 5}, {_F}{_I * 5}, {_F}, {_F})",),
     "pass_ones": (f"void({_F}{_I * 6})",),
 }
@@ -50,40 +46,43 @@ def _next(c, n):
 
 
 @njit(cache=True, error_model="numpy")
-def _bf16_columns(width, tile, at, stride, rows, pool, x, sx, o, so):
+def _float_columns(width, tile, at, stride, rows, pool, x, sx, o, so, ahead):
     """A block of `width` columns, one event."""
     if width == 64:
-        blocks.bf16_64(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.float_64(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 32:
-        blocks.bf16_32(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.float_32(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 16:
-        blocks.bf16_16(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.float_16(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 8:
-        blocks.bf16_8(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.float_8(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     else:
-        blocks.bf16_1(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.float_1(tile, at, stride, rows, pool, x, sx, o, so, ahead)
 
 
 @njit(cache=True, error_model="numpy")
-def _bf16_columns_4(width, tile, at, stride, rows, pool, x, sx, o, so):
+def _float_columns_4(width, tile, at, stride, rows, pool, x, sx, o, so, ahead):
     """A block of `width` columns, four events that share one pass over the tile."""
     if width == 64:
-        blocks.bf16_32x4(tile, at, stride, rows, pool, x, sx, o, so)
-        blocks.bf16_32x4(tile, at + 32, stride, rows, pool, x, sx, o + 32, so)
+        blocks.float_32x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
+        blocks.float_32x4(tile, at + 32, stride, rows, pool, x, sx, o + 32, so, ahead)
     elif width == 32:
-        blocks.bf16_32x4(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.float_32x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 16:
-        blocks.bf16_16x4(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.float_16x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     elif width == 8:
-        blocks.bf16_8x4(tile, at, stride, rows, pool, x, sx, o, so)
+        blocks.float_8x4(tile, at, stride, rows, pool, x, sx, o, so, ahead)
     else:
         for e in range(4):
-            blocks.bf16_1(tile, at, stride, rows, pool, x + e * sx, sx, o + e * so, so)
+            blocks.float_1(tile, at, stride, rows, pool, x + e * sx, sx, o + e * so, so, ahead)
 
 
 @njit(cache=True, error_model="numpy")
-def pass_bf16(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events):
-    """out[e][c] = sum over k of x[e][k] * tile[k][c] for c0 <= c < c1, bf16 tile in memory."""
+def pass_float(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, ahead):
+    """out[e][c] = sum over k of x[e][k] * tile[k][c] for c0 <= c < c1; a tile of bf16 (uint16), e4m3 (int8) or float32.
+
+    The tile that is wanted next lies `ahead` elements further on and has this one's shape: it is fetched meanwhile. 0: none does.
+    """
     n, done = c1 - c0, 0
     while done < n:
         c, width = _next(done, n)
@@ -91,46 +90,46 @@ def pass_bf16(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events):
         from_, to = at + c0 + c, o + c0 + c
         e = 0
         while e + 4 <= events:
-            _bf16_columns_4(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so)
+            _float_columns_4(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so, ahead)
             e += 4
         while e < events:
-            _bf16_columns(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so)
+            _float_columns(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so, ahead)
             e += 1
 
 
 @njit(cache=True, error_model="numpy")
-def _int8_columns(width, tile, at, stride, pairs, xs, x, sx, pool, o, so):
+def _int8_columns(width, tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead):
     """A block of `width` columns, one event."""
     if width == 64:
-        blocks.int8_64(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+        blocks.int8_64(tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead)
     elif width == 32:
-        blocks.int8_32(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+        blocks.int8_32(tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead)
     elif width == 16:
-        blocks.int8_16(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+        blocks.int8_16(tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead)
     elif width == 8:
-        blocks.int8_8(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+        blocks.int8_8(tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead)
     else:
-        blocks.int8_1(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+        blocks.int8_1(tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead)
 
 
 @njit(cache=True, error_model="numpy")
-def _int8_columns_4(width, tile, at, stride, pairs, xs, x, sx, pool, o, so):
+def _int8_columns_4(width, tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead):
     """A block of `width` columns, four events."""
     if width == 64:
-        blocks.int8_32x4(tile, at, stride, pairs, xs, x, sx, pool, o, so)
-        blocks.int8_32x4(tile, at + 32, stride, pairs, xs, x, sx, pool, o + 32, so)
+        blocks.int8_32x4(tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead)
+        blocks.int8_32x4(tile, at + 32, stride, pairs, xs, x, sx, pool, o + 32, so, ahead)
     elif width == 32:
-        blocks.int8_32x4(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+        blocks.int8_32x4(tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead)
     elif width == 16:
-        blocks.int8_16x4(tile, at, stride, pairs, xs, x, sx, pool, o, so)
+        blocks.int8_16x4(tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead)
     else:
         for e in range(4):
-            _int8_columns(width, tile, at, stride, pairs, xs, x + e * sx, sx, pool, o + e * so, so)
+            _int8_columns(width, tile, at, stride, pairs, xs, x + e * sx, sx, pool, o + e * so, so, ahead)
 
 
 @njit(cache=True, error_model="numpy")
-def pass_int8(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, xs):
-    """As `pass_bf16` for an int8 tile (row 8): integers, so the order is free; `at`, `stride` in bytes.
+def pass_int8(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, ahead, xs):
+    """As `pass_float` for an int8 tile (row 8): integers, so the order is free; `at`, `stride` in bytes.
 
     `xs` int16[events * rows] is room for the activations. Every sum is an integer below 2^24, exact in float32.
     """
@@ -145,10 +144,12 @@ def pass_int8(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, xs):
         from_, to = at + c0 + c, o + c0 + c
         e = 0
         while e + 4 <= events:
-            _int8_columns_4(width, tile, from_, stride, pairs, xs, e * rows, rows, pool, to + e * so, so)
+            _int8_columns_4(
+                width, tile, from_, stride, pairs, xs, e * rows, rows, pool, to + e * so, so, ahead
+            )
             e += 4
         while e < events:
-            _int8_columns(width, tile, from_, stride, pairs, xs, e * rows, rows, pool, to + e * so, so)
+            _int8_columns(width, tile, from_, stride, pairs, xs, e * rows, rows, pool, to + e * so, so, ahead)
             e += 1
     if rows % 2 == 1:  # the row without a partner
         last = at + c0 + (rows - 1) * stride
@@ -161,77 +162,21 @@ def pass_int8(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, xs):
 
 
 @njit(cache=True, error_model="numpy")
-def pass_e4m3(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, wide):
-    """As `pass_bf16` for an e4m3 tile (row 9), widened row by row into `wide` float32[rows * 320] first."""
-    n = c1 - c0
-    for k in range(rows):
-        s = at + c0 + k * stride
-        r = tile[s : s + n]
-        w = wide[k * 320 : k * 320 + n]
-        for c in range(n):
-            w[c] = e4m3_to_f32(np.uint8(r[c]))
-    pass_f32(wide, 0, 320, rows, 0, n, pool, x, sx, o + c0, so, events)
-
-
-@njit(cache=True, error_model="numpy")
-def _f32_columns(width, tile, at, stride, rows, pool, x, sx, o, so):
-    """A block of `width` columns, one event."""
-    if width == 64:
-        blocks.f32_64(tile, at, stride, rows, pool, x, sx, o, so)
-    elif width == 32:
-        blocks.f32_32(tile, at, stride, rows, pool, x, sx, o, so)
-    elif width == 16:
-        blocks.f32_16(tile, at, stride, rows, pool, x, sx, o, so)
-    elif width == 8:
-        blocks.f32_8(tile, at, stride, rows, pool, x, sx, o, so)
-    else:
-        blocks.f32_1(tile, at, stride, rows, pool, x, sx, o, so)
-
-
-@njit(cache=True, error_model="numpy")
-def _f32_columns_4(width, tile, at, stride, rows, pool, x, sx, o, so):
-    """A block of `width` columns, four events."""
-    if width == 64:
-        blocks.f32_32x4(tile, at, stride, rows, pool, x, sx, o, so)
-        blocks.f32_32x4(tile, at + 32, stride, rows, pool, x, sx, o + 32, so)
-    elif width == 32:
-        blocks.f32_32x4(tile, at, stride, rows, pool, x, sx, o, so)
-    elif width == 8:
-        blocks.f32_8x4(tile, at, stride, rows, pool, x, sx, o, so)
-    else:
-        for e in range(4):
-            _f32_columns(width, tile, at, stride, rows, pool, x + e * sx, sx, o + e * so, so)
-
-
-@njit(cache=True, error_model="numpy")
-def pass_f32(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events):
-    """As `pass_bf16` for a float32 tile (in memory or in the pool)."""
-    n, done = c1 - c0, 0
-    while done < n:
-        c, width = _next(done, n)
-        done = c + width
-        from_, to = at + c0 + c, o + c0 + c
-        e = 0
-        while e + 4 <= events:
-            _f32_columns_4(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so)
-            e += 4
-        while e < events:
-            _f32_columns(width, tile, from_, stride, rows, pool, x + e * sx, sx, to + e * so, so)
-            e += 1
-
-
-@njit(cache=True, error_model="numpy")
 def pass_few(tile, at, stride, rows, c0, c1, pool, x, sx, o, so, events, turned, sums):
-    """As `pass_f32` where columns are few and events many: SIMD lanes are 64 events, k still ascends in each.
+    """As `pass_float` where columns are few and events many: SIMD lanes are 64 events, k still ascends in each.
 
     `turned` is float32 scratch of 64 * rows, `sums` of 64.
     """
     for first in range(0, events, 64):
         n = min(64, events - first)
+        whole, deep = n // 16 * 16, rows // 16 * 16
+        for e in range(0, whole, 16):
+            for k in range(0, deep, 16):
+                moves.turn(pool, x + (first + e) * sx + k, sx, turned, k * 64 + e, 64)
         for e in range(n):
             begin = x + (first + e) * sx
             row = pool[begin : begin + rows]
-            for k in range(rows):
+            for k in range(deep if e < whole else 0, rows):
                 turned[k * 64 + e] = row[k]
         for c in range(c0, c1):
             for e in range(n):
