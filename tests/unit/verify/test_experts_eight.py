@@ -65,6 +65,21 @@ def test_matrices_have_eight_bits_and_the_router_sixteen() -> None:
     assert "layers.0.router.scale" not in scales
 
 
+def test_a_plane_of_eight_bits_is_the_first_byte_of_a_pair() -> None:
+    """The router's planes have 16 bits: plane 0 is bytes 0 and 1, so no plane of 8 bits may be byte 1 or 3."""
+    t = editor().timetable
+    rows = [
+        t.template_start[k] + i
+        for k in t.chains[:, 0]
+        for i in range(t.template_start[k + 1] - t.template_start[k])
+    ]
+    templates = t.templates[rows]
+    install = templates[:, col.T_OP] == Op.INSTALL
+    eight = install & (templates[:, col.T_DTYPE] == Dtype.INT8)
+    assert set(t.rows[eight, col.V_PORT].tolist()) == {0, 2}
+    assert set(t.rows[install & ~eight, col.V_PORT].tolist()) <= {0, 1}
+
+
 def tensor(name: str, /, **changes: object) -> Callable[[Editor], Program]:
     def plant(e: Editor) -> Program:
         image = e.program.image
