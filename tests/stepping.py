@@ -27,7 +27,7 @@ class Stepper:
         spec: ModelSpec, weights: Weights, chips: int, fmt: str = "bf16", max_context: int = 1300,
         on: str = "groq3-lpx-tray", **more: object,
     ) -> "Stepper":  # fmt: skip
-        """`more`: slots, t_max, kv and heads of `Options`."""
+        """`more`: slots, t_max, kv, kv_scales and heads of `Options`."""
         system = load_system(on).subset(chips)
         options = Options(fmt, max_context, hypothetical=fmt == "f32", **more)
         return Stepper(spec, weights, system, compile_image(spec, system, options))

@@ -13,7 +13,8 @@ from ticktrue.hw import System, formats_allowed
 from ticktrue.model import ModelSpec
 from ticktrue.partition import kv_heads, make_plan, partition, rings_of
 from ticktrue.place import place_image
-from ticktrue.program import AttentionKey, Image, ImageKey, Program, StepKind, Timetable
+from ticktrue.program import AttentionKey, Image, ImageKey, KvScales, Program, StepKind, Timetable
+from ticktrue.program.types import KV_EXPONENT
 from ticktrue.schedule import schedule
 from ticktrue.units import ceil_div
 
@@ -34,8 +35,9 @@ class Options:
     Format, longest context, whether an absent number format may be pretended, sequences held at once, the most tokens of
     each in one step, and the type of K and V in the cache: "auto" for that of activations, or "fp8". `loops`: equal layers
     are stored once where they can be. `heads`: head groups of each kind of attention (in the order of `ModelSpec.kinds`), or one
-    number for all; empty for the most that its KV heads allow. `experts`: "cut" over all chips, or "parallel": whole ones on
-    each, in reserved slots.
+    number for all; empty for the most that its KV heads allow. `kv_scales`: of a cache in fp8, as
+    `Image.kv_scales`; empty: every scale is 1. `experts`: "cut" over all chips, or "parallel": whole ones on each, in
+    reserved slots.
     """
 
     fmt: str = "bf16"
@@ -46,6 +48,7 @@ class Options:
     kv: str = "auto"
     loops: bool = True
     heads: tuple[int, ...] = ()
+    kv_scales: KvScales = ()
     experts: str = "cut"
 
 
@@ -91,12 +94,45 @@ def _check(spec: ModelSpec, system: System, options: Options) -> None:
     if options.experts not in EXPERTS or (options.experts == "parallel" and spec.experts is None):
         raise UsageError(f"expected experts of {', '.join(EXPERTS)} (parallel only of a mixture), found {options.experts!r}",
                          code="T122", where="--experts")  # fmt: skip
+    _check_scales(spec, options)
+    _check_reach(system)
     formats_allowed(system.chip, options.fmt, options.hypothetical)
     if not 1 <= options.max_context <= spec.max_positions:
         raise UsageError(
             f"expected a context of 1 to {spec.max_positions} (what {spec.name} was made for), found {options.max_context}",
             code="T123", where="--max-model-len",
         )  # fmt: skip
+
+
+def _check_reach(system: System) -> None:
+    """Gathers stay inside a node of a dragonfly: between nodes they have neither a link at every index nor a relay on the way."""
+    for hop in system.hops:
+        if hop.ports and system.chips > hop.index_chips:
+            nodes = system.chips // hop.index_chips
+            raise UsageError(
+                f"expected chips of one node of {system.name}, at most {hop.index_chips}, found {system.chips} in {nodes} nodes: "
+                "a gather takes links of equal index between nodes, and two nodes of a dragonfly are joined by one link",
+                code="T120", where="--chips",
+                hint=f"up to {hop.index_chips} chips of this system, or a rack (`ticktrue hw list`)",
+            )  # fmt: skip
+
+
+def _check_scales(spec: ModelSpec, options: Options) -> None:
+    """A cache in fp8 has all scales 1, or two for each layer and KV head; so small or large that no product leaves bf16."""
+    scales, found = options.kv_scales, ""
+    if scales and options.kv != "fp8":
+        found = f"scales for a cache in {options.kv!r}"
+    elif scales and len(scales) != 2 * spec.layers:
+        found = f"{len(scales)} lists"
+    for state, of in enumerate(scales if not found else ()):
+        heads = spec.attention(state // 2).kv_heads
+        if len(of) != heads or any(type(e) is not int or abs(e) > KV_EXPONENT for e in of):
+            found = f"{list(of)} for {'KV'[state % 2]} of layer {state // 2}, which has {heads} KV heads"
+            break
+    if found:
+        raise UsageError(f"expected exponents of the scales of an fp8 cache, {2 * spec.layers} lists (K and V of each layer) of "
+                         f"integers in -{KV_EXPONENT}..{KV_EXPONENT}, one for each KV head; found {found}",
+                         code="T122", where="kv_scales", hint="leave them out for scales of 1")  # fmt: skip
 
 
 def compile_image(spec: ModelSpec, system: System, options: Options, weights_digest: str = "") -> Image:
@@ -114,7 +150,8 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     blocks = image_blocks(options.max_context, options.t_max)
     largest = StepKind(options.t_max, options.slots, blocks, "all", "chip")
     homes = plan.chips if options.experts == "parallel" else 0
-    sharded = partition(build_graph(spec, largest, options.fmt, rings, kv, homes), plan)
+    graph = build_graph(spec, largest, options.fmt, rings, kv, kv_scaled=bool(options.kv_scales))
+    sharded = partition(replace(graph, homes=homes), plan)
     kinds = [spec.attention_of(k) for k in spec.kinds]
     attention = tuple(
         AttentionKey(a.heads, a.kv_heads, a.head_dim, a.window, ring)
@@ -126,14 +163,14 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
         slots=options.slots, t_max=options.t_max, vocab=spec.vocab, attention=attention, layer_kinds=sharded.shapes.kind_of,
         experts=options.experts,
     )  # fmt: skip
-    return place_image(sharded, system, key)
+    return place_image(sharded, system, key, options.kv_scales)
 
 
 def graph_of(spec: ModelSpec, image: Image, kind: StepKind) -> Graph:
     """The graph of one step over an image: its formats, rings and where experts are."""
-    key = image.key
-    homes = key.plan.chips if key.experts == "parallel" else 0
-    return build_graph(spec, kind, key.fmt, tuple(a.ring for a in key.attention), key.kv, homes)
+    key, rings = image.key, tuple(a.ring for a in image.key.attention)
+    graph = build_graph(spec, kind, key.fmt, rings, key.kv, kv_scaled=bool(image.kv_scales))
+    return replace(graph, homes=key.plan.chips if key.experts == "parallel" else 0)
 
 
 def unproved_timetable(

@@ -1,6 +1,6 @@
 """Shards -> chips and banks: packed tiles, the image's regions, the scratch of a timetable."""
 
-from ticktrue.place.image import kv_name, place_image, place_scratch
+from ticktrue.place.image import BEAT_VECTORS, kv_name, place_image, place_scratch, scale_name
 from ticktrue.place.layout import (
     CHUNK,
     Phase,
@@ -16,6 +16,7 @@ from ticktrue.place.layout import (
 from ticktrue.place.packing import Matrix, Packed, Piece, Tile, pack
 
 __all__ = [
+    "BEAT_VECTORS",
     "CHUNK",
     "Matrix",
     "Packed",
@@ -32,6 +33,7 @@ __all__ = [
     "place_scratch",
     "rope_width",
     "route_width",
+    "scale_name",
     "scale_width",
     "turns",
 ]

@@ -22,11 +22,13 @@ from ticktrue.place.layout import (
     scratch_slots,
     turns,
 )
-from ticktrue.program import Image, ImageKey, Packing, Region, RegionClass
+from ticktrue.program import Image, ImageKey, KvScales, Packing, Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
 
 CODE_ROWS_MARGIN = 4096
+BEAT_VECTORS = 4
+"""Vectors of 320 float32 lanes."""
 
 
 def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
@@ -94,6 +96,19 @@ def _state(sharded: ShardedGraph, slots: int) -> list[Region]:
             out.append(Region(kv_name(layer, 1, group), RegionClass.STATE, -1, 0, s.v_width, count, Packing.KV, -1,
                               2 * layer + 1, first))  # fmt: skip
     return out
+
+
+def scale_name(state: str) -> str:
+    """Name of the region with the scales of a state region."""
+    return f"{state}.scale"
+
+
+def _scales(state: list[Region]) -> list[Region]:
+    """Of each state region two records of float32 lanes, as a record of it has: what divides by the scale, and the scale."""
+    return [
+        Region(scale_name(r.name), RegionClass.CONST, -1, 0, BEAT_VECTORS * r.stride, 2, Packing.KV_SCALE, -1, r.p0, r.p1)
+        for r in state
+    ]  # fmt: skip
 
 
 _LAYER = re.compile(r"(?:L|layers\.)(\d+)\.(.+)")
@@ -250,13 +265,14 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
         320,
     )
     wanted = _weights(sharded, phases) + _consts(sharded, blocks * BLOCK)
-    wanted += _state(sharded, sharded.shapes.slots)
+    state = _state(sharded, sharded.shapes.slots)
+    wanted += state + (_scales(state) if sharded.graph.kv_scaled else [])
     wanted.append(Region("code", RegionClass.CODE, -1, 0, 1, code))
     regions, fill = _place_all(wanted, fixed, table)
     return _Arranged(regions, fill, phases)
 
 
-def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
+def place_image(sharded: ShardedGraph, system: System, key: ImageKey, kv_scales: KvScales = ()) -> Image:
     """The image for the largest step kind that `sharded` was cut for (T_max tokens, NB blocks, all logits).
 
     Raises:
@@ -266,7 +282,13 @@ def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
     if max(arranged.fill) > OpTable.of(system.chip).group_vectors:
         raise _does_not_fit(sharded, system, key, arranged.regions)
     regions = sorted(arranged.regions, key=lambda r: (r.cls, r.group, r.base))
-    return Image(key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases))
+    return Image(
+        key,
+        sharded.tensors,
+        tuple(regions),
+        _piece_table(regions, arranged.phases),
+        kv_scales,
+    )
 
 
 def _bytes_by_class(regions: list[Region]) -> dict[str, int]:

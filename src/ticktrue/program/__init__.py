@@ -18,6 +18,7 @@ from ticktrue.program.types import (
     Grid,
     Image,
     ImageKey,
+    KvScales,
     Loop,
     Output,
     Packing,
@@ -31,7 +32,8 @@ from ticktrue.program.types import (
 )
 
 __all__ = [
-    "SCHEMA", "AttentionKey", "Decoded", "Flat", "Grid", "Image", "ImageKey", "Loop", "Output", "Packing", "Plan", "Program",
-    "Region", "RegionClass", "StepKind", "Tensor", "Timetable", "class_regions", "decode", "encode", "expand", "image_digest",
+    "SCHEMA", "AttentionKey", "Decoded", "Flat", "Grid", "Image", "ImageKey", "KvScales", "Loop", "Output", "Packing", "Plan",
+    "Program", "Region", "RegionClass", "StepKind", "Tensor", "Timetable", "class_regions", "decode", "encode", "expand",
+    "image_digest",
     "output_progression", "program_digest", "read_program", "timetable_digest", "unroll", "write_program",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from ticktrue.isa import Dtype
 from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES, ROPE_ROWS, VECTOR_BYTES, lanes_of
 from ticktrue.program import Image, Packing, Region, RegionClass, Tensor
 from ticktrue.program import columns as col
+from ticktrue.program.types import KV_EXPONENT
 from ticktrue.units import ceil_div
 from ticktrue.verify.verdict import Findings
 
@@ -21,7 +22,7 @@ MAX_WIDTH = 1 << 22
 EXPERTS = ("cut", "parallel")
 _PACKINGS = {
     RegionClass.WEIGHT: {Packing.TILES, Packing.ROWS},
-    RegionClass.CONST: {Packing.LANES, Packing.SHARD, Packing.ROPE_A, Packing.ROPE_B},
+    RegionClass.CONST: {Packing.LANES, Packing.SHARD, Packing.ROPE_A, Packing.ROPE_B, Packing.KV_SCALE},
     RegionClass.STATE: {Packing.KV},
 }
 
@@ -58,6 +59,7 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
             findings.field("V112", f"key.{name}", f"expected 1 to {high:_}, found {getattr(key, name)!r}")
             fine = False
     fine &= _kinds(image, findings)
+    known = fine
     fine &= _grids(image, findings)
     if key.experts not in EXPERTS:
         findings.field("V112", "key.experts", f"expected one of {', '.join(EXPERTS)}, found {key.experts!r}")
@@ -74,6 +76,24 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
     own = "f32" if key.fmt == "f32" else "bf16"
     if key.kv not in {own, "fp8"} or (own == "f32" and key.kv != own):
         findings.field("V112", "key.kv", f"expected a cache that format {key.fmt} has, found {key.kv!r}")
+        fine = False
+    return (not known or _kv_scales(image, findings)) and fine
+
+
+def _kv_scales(image: Image, findings: Findings) -> bool:
+    """Whether the scales of the cache are exponents of each KV head of each layer, K and V; none where no region holds them."""
+    key, scales = image.key, image.kv_scales
+    heads = [key.of_layer(state // 2).kv_heads for state in range(2 * len(key.layer_kinds))] if scales else []
+    fine = key.kv == "fp8" or not scales
+    fine &= len(scales) == len(heads) and all(
+        len(of) == n and all(whole(e, -KV_EXPONENT, KV_EXPONENT) for e in of)
+        for of, n in zip(scales, heads, strict=False)
+    )
+    if not fine:
+        text = f"expected none, or of a cache in fp8 {len(heads)} lists of exponents up to {KV_EXPONENT}, one for each KV head"
+        findings.field("V112", "kv_scales", text)
+    if any(r.packing == Packing.KV_SCALE for r in image.regions) != bool(scales):
+        findings.field("V100", "kv_scales", "expected scales exactly where a region holds them")
         fine = False
     return fine
 
@@ -275,6 +295,8 @@ def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
             ]
         case Packing.KV:
             out = _kv_fields(image, r, positions // BLOCK)
+        case Packing.KV_SCALE:
+            out = _scale_fields(image, r)
         case Packing.TILES:
             known = {int(WEIGHTS[key.fmt]), int(Dtype.BF16)}  # which of them, the tensors of its pieces tell
             out = [("p0", r.p0 if r.p0 in known else int(WEIGHTS[key.fmt]), r.p0), ("p1", 0, r.p1)]
@@ -304,6 +326,15 @@ def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int
         ("count", count, r.count),
         ("p1", r.p1 if r.p1 in parts else 0, r.p1),
     ]
+
+
+def _scale_fields(image: Image, r: Region) -> list[tuple[str, int, int]]:
+    """As `_derived`, of the scales of a state region: two records of its lanes as float32."""
+    of_state = _kv_fields(image, r, 1)
+    if len(of_state) == 1:
+        return of_state
+    (_, width, _), _, part = of_state
+    return [("stride", BEAT_VECTORS * width, r.stride), ("count", 2, r.count), part]
 
 
 def pieces_form(image: Image, findings: Findings) -> bool:

@@ -109,7 +109,8 @@ LEGAL = {"window one position longer", "mask of another slot", "K of another slo
 
 
 @pytest.mark.parametrize(
-    ("family", "name", "plant"), [f for f in FAULTS if f[1] in LEGAL], ids=lambda x: str(x)[:40]
+    ("family", "name", "plant"),
+    [pytest.param(f, n, plant, id=f"{f} {n}") for f, n, plant in FAULTS if n in LEGAL],
 )
 def test_nothing_but_the_digest_sees_it(family: str, name: str, plant: Callable[[Editor], Program]) -> None:
     """These break no rule but perhaps the order of events in memory (V104), for what is read is another thing."""
