@@ -32,17 +32,22 @@ from ticktrue.program import columns as col
 from ticktrue.sim import simulate
 
 EACH = 5
-PARTS = ("router", "route", "xgu", "xdown", "mix")
+PARTS = ("router", "route", "scale", "xgu", "xdown", "xy", "take", "mix")
 """Chains that only experts have."""
-TENSOR = ("outputs", "inputs", "shard", "stack")
+TENSOR = ("outputs", "inputs", "shard", "stack", "held")
 REGION = ("group", "base", "stride", "count", "p0")
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
+@pytest.fixture(
+    scope="module",
+    params=[("bf16", "cut"), ("int8", "cut"), ("bf16", "parallel"), ("int8", "parallel")],
+    ids="-".join,
+)
+def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Base:
     directory: Path = tmp_path_factory.mktemp("mutation")
     model = load_model(str(write_family(directory / "m", "qwen3_moe", 1)))
-    s = Stepper.make(model.spec, model.weights(), 2, "bf16", 150)
+    fmt, experts = request.param
+    s = Stepper.make(model.spec, model.weights(), 2, fmt, 150, experts=experts)
     program = Program(s.image, (compile_timetable(model.spec, s.system, s.image, KIND),))
     timing = simulate(program, s.system)
     return Base(program, s.system, s.weights, timing, results(program, s.weights, s.system))
@@ -96,7 +101,11 @@ def stacks_of(rng: np.random.Generator, program: Program) -> Iterator[Mutant]:
     """One change in every field of a stacked tensor and of a region of experts."""
     image = program.image
     stacked = [i for i, t in enumerate(image.tensors) if t.stack > 1]
-    homes = [i for i, r in enumerate(image.regions) if r.name.endswith((".xgu", ".xdown"))]
+    homes = [
+        i
+        for i, r in enumerate(image.regions)
+        if r.name.endswith((".xgu", ".xdown", ".up.scale", ".down.scale"))
+    ]
     for name in TENSOR:
         i = int(rng.choice(stacked))
         old = image.tensors[i]

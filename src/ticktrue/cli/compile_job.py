@@ -14,8 +14,8 @@ from ticktrue.cli.run_report import model_input, proof_part, system_input, tell_
 from ticktrue.cli.target import Target, check_fits, look_up
 from ticktrue.compile import T_MAX, Options, assemble, bucket, image_blocks, tokens_kind
 from ticktrue.errors import UsageError
-from ticktrue.model import load_weights
-from ticktrue.program import Program, StepKind, check_writable, program_digest, write_program
+from ticktrue.model import ModelSpec, load_weights
+from ticktrue.program import Image, Program, StepKind, check_writable, program_digest, write_program
 from ticktrue.program import encode as encode_program
 
 LOGITS = ("last", "all")
@@ -70,10 +70,21 @@ def lines(program: Program, maker: Maker, terminal: Terminal) -> None:
     terminal.line(f"model      {key.model}, {key.fmt}, context up to {key.max_context:,}")
     terminal.line(f"system     {key.system}, {key.plan.chips} chips ({degrees(key)})")
     tell_hypothetical(key, terminal)
+    if key.experts == "parallel":
+        terminal.line(f"experts    {reserved(program.image, maker.source.spec)}")
     proofs = {p.kind: p for p in maker.proofs}
     for t in program.timetables:
         how = "proved earlier, from the cache" if proofs[t.kind].cached else "proved now"
         terminal.line(f"timetable  {t.kind.label()}: {len(t.chains):,} chains, {t.duration:,} cycles; {how}")
+
+
+def reserved(image: Image, spec: ModelSpec) -> str:
+    """How many slots whole experts run in on every chip, always, and how many of them a token needs."""
+    held = max(t.held for t in image.tensors)
+    k = spec.experts.per_token if spec.experts else 0
+    slots, chips = min(k, held), image.key.plan.chips
+    return (f"{held} whole on each chip, run in {slots} slots a token; of the {slots * chips} on {chips} chips a token "
+            f"needs {k}")  # fmt: skip
 
 
 def check_steps(steps: Steps) -> None:

@@ -89,6 +89,7 @@ class SystemInput(Part, frozen=True, kw_only=True):
     head_groups: tuple[int, ...]
     format: str
     kv_format: str
+    experts: str
     format_grade: str
     hypothetical: bool
     max_model_len: int

@@ -140,7 +140,15 @@ def look_up_for(given: ProgramFile, target: Target, terminal: Terminal) -> Found
     kv = "fp8" if key.kv == "fp8" else "auto"
     heads, scales = tuple(grid.h for grid in key.plan.grids), given.program.image.kv_scales
     options = Options(
-        key.fmt, key.max_context, key.hypothetical, key.slots, key.t_max, kv, heads=heads, kv_scales=scales
+        key.fmt,
+        key.max_context,
+        key.hypothetical,
+        key.slots,
+        key.t_max,
+        kv,
+        heads=heads,
+        kv_scales=scales,
+        experts=key.experts,
     )
     return Found(open_model(target.model, terminal), machine_of(given), options)
 

@@ -241,6 +241,7 @@ def system_input(found: Found, plan: Plan) -> SystemInput:
     return SystemInput(
         name=system.name, chips=system.chips, heads_degree=first.h, context_degree=first.cp,
         head_groups=tuple(grid.h for grid in plan.grids), format=options.fmt, kv_format=options.kv,
+        experts=options.experts,
         format_grade=formats_allowed(system.chip, options.fmt, options.hypothetical), hypothetical=options.hypothetical,
         max_model_len=options.max_context, facts_sha256=system.fact_digest(),
         facts=tuple(fact_part(owner, fact) for owner, fact in system.facts()),

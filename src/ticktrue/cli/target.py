@@ -51,6 +51,8 @@ class Target:
     "Number format of weights and activations: bf16, int8, fp8 (e4m3), or f32 for debugging."
     kv_format: str = "auto"
     "Number format of keys and values in the cache: auto (that of activations), or fp8 (e4m3)."
+    experts: str = "cut"
+    "Experts of a mixture: cut over all chips, or parallel (whole ones on each chip, in reserved slots)."
     max_model_len: Annotated[int | None, Parameter(converter=whole)] = None
     "Longest context in tokens [default: 2048, or the model's if that is shorter]."
     hypothetical: Annotated[bool, Parameter(negative="")] = False
@@ -90,7 +92,9 @@ def look_up(target: Target, terminal: Terminal) -> Found:
     longest = min(DEFAULT_CONTEXT, model.spec.max_positions)
     context = longest if target.max_model_len is None else target.max_model_len
     heads = head_groups(target.head_groups, model.spec)
-    options = Options(target.format, context, target.hypothetical, kv=target.kv_format, heads=heads)
+    options = Options(
+        target.format, context, target.hypothetical, kv=target.kv_format, heads=heads, experts=target.experts
+    )
     return Found(model, subset, options)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Container
 from ticktrue.compile import attention, experts, head, heads, linear, rows
 from ticktrue.compile.chains import ChainWriter
 from ticktrue.compile.step import Step, all_gather
+from ticktrue.graph.experts import experts_of
 from ticktrue.graph.types import Node, NodeKind
 from ticktrue.hw import System
 from ticktrue.partition import ShardedGraph
@@ -78,7 +79,8 @@ def _node(step: Step, node: Node) -> None:  # noqa: C901, PLR0912 - one arm per 
         case NodeKind.RESIDUAL:
             attn = node.name.endswith("x_attn")
             scalar = f"layers.{node.layer}.layer_scalar" if spec.layer_scalar and not attn else ""
-            inbox = "in.o" if attn else "in.down"
+            whole = step.s.experts is not None and step.s.experts.held and experts_of(spec, node.layer)
+            inbox = "in.o" if attn else rows.WHOLE if whole else "in.down"
             if spec.post_norms:
                 weight = f"layers.{node.layer}.{'post_attn_norm' if attn else 'post_ffn_norm'}"
                 rows.normed_residual(step, node.name, inbox, weight, scalar)

@@ -40,7 +40,7 @@ class At:
     """An address: region, first vector, steps of i and j; rank and register parts.
 
     `row`: the token row (s * T + t) whose registers event 0 uses; `ring`: blocks of the ring that KV positions go round in;
-    `rank`: of an expert register.
+    `rank`: of an expert register; `held`: whole experts of a chip, where its home or its number there is asked for.
     """
 
     region: int
@@ -55,6 +55,7 @@ class At:
     row: int = 0
     ring: int = 0
     rank: int = 0
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class Chain:
         row[col.T_PATTERN], row[col.T_RANKFN], row[col.T_RANKSTRIDE] = at.pattern, at.rank_fn, at.rank_stride
         row[col.T_REGFN], row[col.T_REGSTRIDE] = at.reg_fn, at.reg_stride
         value[col.V_REGION], value[col.V_BASE] = at.region, at.base
-        value[col.V_A0], value[col.V_A1] = at.row, at.ring or at.rank
+        value[col.V_A0], value[col.V_A1], value[col.V_A2] = at.row, at.ring or at.rank, at.held
 
     def load(self, at: At, pr: Progress, dtype: Dtype, width: int, *, wide: bool = False) -> int:
         """LOAD (GATHER if the address has a register) of `width` vectors per event."""

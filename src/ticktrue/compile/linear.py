@@ -6,7 +6,7 @@ from ticktrue.isa import Dtype, Op
 from ticktrue.isa.ops import LANES, lanes_of
 from ticktrue.model import Activation
 from ticktrue.partition import Cut, scale_name
-from ticktrue.place import Phase, Tile
+from ticktrue.place import Phase, Tile, scale_width
 
 GATES = {Activation.SILU: Op.SILU_MUL, Activation.GELU_TANH: Op.GELU_MUL}
 
@@ -16,15 +16,15 @@ def tiles(step: Step, phase: Phase, x: str, partial: str, rows: int) -> None:
 
     In 8 bits x is quantised first (numerics row 6), and each partial multiplied by the scale of its tile of x.
     """
-    if step.sharded.graph.eight_bits:
-        _quantise(step, phase.name, x, (-(-phase.packed.matrices[0].inputs // LANES), rows))
+    if phase.eight_bits:
+        quantise(step, phase.name, x, (-(-phase.packed.matrices[0].inputs // LANES), rows))
     for i, tile in enumerate(phase.packed.tiles):
         c = step.chain(f"{phase.name}.tile[{i}]")
         _tile(step, c, (phase, tile), (x, partial), rows)
         c.end()
 
 
-def _quantise(step: Step, label: str, x: str, size: tuple[int, int]) -> None:
+def quantise(step: Step, label: str, x: str, size: tuple[int, int]) -> None:
     """X in 8 bits, and the scale of each of its tiles: [beat][row]. `size` = (beats, rows)."""
     s, (beats, rows) = step.s, size
     pr, name = progress(rows, beats) if beats > 1 else progress(rows), x.partition(".")[0]
@@ -38,14 +38,16 @@ def _quantise(step: Step, label: str, x: str, size: tuple[int, int]) -> None:
 
 
 def _tile(step: Step, c: Chain, what: tuple[Phase, Tile], names: tuple[str, str], rows: int) -> None:
-    (phase, tile), (x, partial), s = what, names, step.s
-    w = c.load(step.at(phase.name, tile.vector), progress(1), s.weight, tile.rows * tile.per_row, wide=True)
-    keep = Keep(0, lanes_of(s.weight) * tile.per_row)
-    plane, width = c.install(w, s.passed, keep, per_row=tile.per_row), phase.partial_width
+    (phase, tile), (x, partial) = what, names
+    w = c.load(
+        step.at(phase.name, tile.vector), progress(1), phase.weight, tile.rows * tile.per_row, wide=True
+    )
+    keep = Keep(0, lanes_of(phase.weight) * tile.per_row)
+    plane, width = c.install(w, phase.passed, keep, per_row=tile.per_row), phase.partial_width
     for piece in tile.pieces:
-        y = c.matmul(_passed(step, c, x, piece.k_tile, rows), plane)
+        y = c.matmul(_passed(step, c, phase, (x, piece.k_tile, rows)), plane)
         moved = c.op(Op.MOVE, y, a=(piece.lane, piece.cols, piece.to_lane))
-        if step.sharded.graph.eight_bits:
+        if phase.eight_bits:
             scale = c.load(
                 step.at(f"{x.partition('.')[0]}s", piece.k_tile * rows, 1), c.out(moved), Dtype.F32, 1
             )
@@ -54,10 +56,10 @@ def _tile(step: Step, c: Chain, what: tuple[Phase, Tile], names: tuple[str, str]
         c.store(moved, step.at(partial, number * rows * width, width), Dtype.F32, width)
 
 
-def _passed(step: Step, c: Chain, x: str, k_tile: int, rows: int) -> int:
-    """LOAD of one K tile of x as the matrix unit takes it."""
-    s = step.s
-    if step.sharded.graph.eight_bits:
+def _passed(step: Step, c: Chain, phase: Phase, what: tuple[str, int, int]) -> int:
+    """LOAD of one K tile of x as the matrix unit takes it. what = (x, K tile, rows)."""
+    s, (x, k_tile, rows) = step.s, what
+    if phase.eight_bits:
         return c.load(step.at(f"{x.partition('.')[0]}8", k_tile * rows, 1), progress(rows), s.passed, 1)
     beat, inside = divmod(k_tile, s.per_beat)
     return c.load(step.at(x, beat * rows * s.per_beat + inside, s.per_beat), progress(rows), s.act, 1)
@@ -79,10 +81,18 @@ def folded(
 
 
 def scaled(step: Step, c: Chain, y: int, tensor: str, record: int) -> int:
-    """Y times the chip's share of the scales of a matrix in 8 bits (numerics row 10); y itself in other formats."""
-    if not step.sharded.graph.eight_bits:
+    """Y times the chip's share of the scales of a matrix in 8 bits (numerics row 10); y itself where it has none.
+
+    Those of experts were gathered for each row: [record][row].
+    """
+    if scale_name(tensor) not in step.writer.index:
         return y
-    return c.op(Op.MUL, y, c.load(step.at(scale_name(tensor), 4 * record), c.out(y), Dtype.F32, 4))
+    at, width = step.at(scale_name(tensor), 4 * record), 4
+    if ".experts." in tensor:
+        part, x = tensor.rpartition(".")[2], step.s.experts
+        width = scale_width(x.y if part == "down" else x.ffn_cut) if x else 0
+        at = step.at(f"xs.{part}", record * step.s.rows * width, width)
+    return c.op(Op.MUL, y, c.load(at, c.out(y), Dtype.F32, width))
 
 
 def biased(step: Step, c: Chain, y: int, bias: str, record: int) -> int:

@@ -25,6 +25,7 @@ MOST_SLOTS = 1 << 12
 WIDEST_HEAD = 640  # each half is turned as one beat
 FORMATS = ("bf16", "f32", "int8", "fp8")
 KV_FORMATS = ("auto", "fp8")
+EXPERTS = ("cut", "parallel")
 
 Progress = Callable[[str], None]
 
@@ -37,7 +38,8 @@ class Options:
     each in one step, and the type of K and V in the cache: "auto" for that of activations, or "fp8". `loops`: equal layers
     are stored once where they can be. `heads`: head groups of each kind of attention (in the order of `ModelSpec.kinds`), or one
     number for all; empty for the most that its KV heads allow. `kv_scales`: of a cache in fp8, as
-    `Image.kv_scales`; empty: every scale is 1.
+    `Image.kv_scales`; empty: every scale is 1. `experts`: "cut" over all chips, or "parallel": whole ones on each, in
+    reserved slots.
     """
 
     fmt: str = "bf16"
@@ -49,6 +51,7 @@ class Options:
     loops: bool = True
     heads: tuple[int, ...] = ()
     kv_scales: KvScales = ()
+    experts: str = "cut"
 
 
 def image_blocks(max_context: int, t_max: int = T_MAX) -> int:
@@ -99,6 +102,9 @@ def _check(spec: ModelSpec, system: System, options: Options) -> None:
     if options.kv not in KV_FORMATS or (options.kv == "fp8" and options.fmt == "f32"):
         raise UsageError(f"expected a cache format of {', '.join(KV_FORMATS)} (f32 has no other), found {options.kv!r}",
                          code="T122", where="--kv-format")  # fmt: skip
+    if options.experts not in EXPERTS or (options.experts == "parallel" and spec.experts is None):
+        raise UsageError(f"expected experts of {', '.join(EXPERTS)} (parallel only of a mixture), found {options.experts!r}",
+                         code="T122", where="--experts")  # fmt: skip
     _check_scales(spec, options)
     _check_reach(system)
     formats_allowed(system.chip, options.fmt, options.hypothetical)
@@ -191,8 +197,9 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     rings = rings_of(spec, plan, options.t_max)
     blocks = image_blocks(options.max_context, options.t_max)
     largest = StepKind(options.t_max, options.slots, blocks, "all", "chip")
-    scaled = bool(options.kv_scales)
-    sharded = partition(build_graph(spec, largest, options.fmt, rings, kv, kv_scaled=scaled), plan)
+    homes = plan.chips if options.experts == "parallel" else 0
+    graph = build_graph(spec, largest, options.fmt, rings, kv, kv_scaled=bool(options.kv_scales))
+    sharded = partition(replace(graph, homes=homes), plan)
     kinds = [spec.attention_of(k) for k in spec.kinds]
     attention = tuple(
         AttentionKey(a.heads, a.kv_heads, a.head_dim, a.window, ring)
@@ -202,14 +209,16 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
         model=spec.name, spec=spec.digest(), weights=weights_digest, system=system.name, facts=system.fact_digest(),
         fmt=options.fmt, kv=kv, hypothetical=options.hypothetical, plan=plan, max_context=options.max_context,
         slots=options.slots, t_max=options.t_max, vocab=spec.vocab, attention=attention, layer_kinds=sharded.shapes.kind_of,
+        experts=options.experts,
     )  # fmt: skip
     return place_image(sharded, system, key, options.kv_scales)
 
 
 def graph_of(spec: ModelSpec, image: Image, kind: StepKind) -> Graph:
-    """The graph of one step over an image: its formats and rings."""
+    """The graph of one step over an image: its formats, rings and where experts are."""
     key, rings = image.key, tuple(a.ring for a in image.key.attention)
-    return build_graph(spec, kind, key.fmt, rings, key.kv, kv_scaled=bool(image.kv_scales))
+    graph = build_graph(spec, kind, key.fmt, rings, key.kv, kv_scaled=bool(image.kv_scales))
+    return replace(graph, homes=key.plan.chips if key.experts == "parallel" else 0)
 
 
 def unproved_timetable(

@@ -10,6 +10,9 @@ from ticktrue.partition import AttentionShapes, Cut
 from ticktrue.place import CHUNK, rope_width
 from ticktrue.program import columns as col
 
+WHOLE = "ym"
+"""What whole experts add: on every chip in full beats."""
+
 
 def float_bits(value: float) -> int:
     """Bit pattern of a float32, as a signed 32-bit integer that fits a column."""
@@ -105,13 +108,21 @@ def _norm(
     c.end()
 
 
+def _block(step: Step, c: Chain, inbox: str, beat: int) -> int:
+    """A beat of what a block adds: merged from the gathered shards, or as it lies where every chip made all of it."""
+    s, first = step.s, beat * LANES
+    if inbox == WHOLE:
+        at = step.at(WHOLE, beat * s.rows * s.per_beat, s.per_beat)
+        return c.load(at, progress(s.rows), s.act, s.per_beat)
+    return merge(step, c, inbox, s.y, (first, min(LANES, s.hidden - first)))
+
+
 def residual(step: Step, label: str, inbox: str, scalar: str = "") -> None:
     """X = x + y for every beat, y merged from the gathered shards; then times a layer scalar if there is one."""
     s = step.s
     for beat in range(s.x_beats):
-        first = beat * LANES
         c = step.chain(f"{label}.add[{beat}]")
-        y = merge(step, c, inbox, s.y, (first, min(LANES, s.hidden - first)))
+        y = _block(step, c, inbox, beat)
         at = step.at("x", beat * s.rows * 4, 4)
         x = c.op(Op.ADD, c.load(at, c.out(y), Dtype.F32, 4), y)
         c.store(_scaled(step, c, x, scalar), at, Dtype.F32, 4)
@@ -129,9 +140,8 @@ def normed_residual(step: Step, label: str, inbox: str, weight: str, scalar: str
     s, eps = step.s, step.sharded.graph.spec.rms_eps
     record = s.rows * 4
     for beat in range(s.x_beats):
-        first = beat * LANES
         c = step.chain(f"{label}.merge[{beat}]")
-        y = merge(step, c, inbox, s.y, (first, min(LANES, s.hidden - first)))
+        y = _block(step, c, inbox, beat)
         c.store(y, step.at("y", beat * record, 4), Dtype.F32, 4)
         c.end()
     pr = progress(s.x_beats, s.rows) if s.rows > 1 else progress(s.x_beats)

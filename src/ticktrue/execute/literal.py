@@ -20,7 +20,7 @@ from ticktrue.execute.literal_kernel import (
 from ticktrue.execute.memory import Memory
 from ticktrue.hw import System
 from ticktrue.isa import GREEDY, Draw, Dtype, Op, RegFn
-from ticktrue.isa.ops import LANES, lanes_of
+from ticktrue.isa.ops import EXPERT_FNS, LANES, lanes_of
 from ticktrue.program import Image, Timetable, expand
 from ticktrue.program import columns as col
 
@@ -87,7 +87,7 @@ class Literal:
         i, j = event
         at = int(self._address[chip][r]) + i * row[col.C_STEP] + j * row[col.C_STEP2]
         plan, row0 = self._image.key.plan, row[col.C_A0] if row[col.C_REGFN] else 0
-        p = self._position[row0 + i] if row[col.C_REGFN] not in {0, RegFn.LAST, RegFn.EXPERT} else 0
+        p = self._position[row0 + i] if row[col.C_REGFN] not in {0, RegFn.LAST, *EXPERT_FNS} else 0
         match row[col.C_REGFN]:
             case RegFn.TOKEN:
                 at += self._token[row0 + i] * row[col.C_REGSTRIDE]
@@ -99,6 +99,10 @@ class Literal:
                 at += self._last[row0 // self._kind.tokens] * row[col.C_REGSTRIDE]
             case RegFn.EXPERT:
                 at += self._expert[chip, row0 + j, row[col.C_A1]] * row[col.C_REGSTRIDE]
+            case RegFn.EXPERT_HOME:
+                at += self._expert[chip, row0 + j, row[col.C_A1]] // row[col.C_A2] * row[col.C_REGSTRIDE]
+            case RegFn.EXPERT_LOCAL:
+                at += self._expert[chip, row0 + j, row[col.C_A1]] % row[col.C_A2] * row[col.C_REGSTRIDE]
             case RegFn.KV:
                 block = p // 64 % row[col.C_A1] if row[col.C_A1] else p // 64
                 cp = plan.size(row[col.C_PATTERN])

@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from ticktrue.errors import InputError
 from ticktrue.execute.pack_kernel import pack_piece, pack_rows
-from ticktrue.isa import OpTable
+from ticktrue.isa import Dtype, OpTable
 from ticktrue.isa.ops import LANES
 from ticktrue.kernels.tables import rope_tables
 from ticktrue.model import Weights, rope_inv_freq
-from ticktrue.program import Image, Packing, Region
+from ticktrue.program import Image, Packing, Region, Tensor
 from ticktrue.program import columns as col
 
 ELEMENTS = 160  # 2-byte elements in a vector
@@ -72,12 +72,16 @@ def load_weights(image: Image, weights: Weights, memory: Memory) -> None:
 
 def _row_strides(image: Image) -> npt.NDArray[np.int64]:
     """Lanes between two rows of each piece's tile: as many vectors as the tile's last lane needs."""
-    pieces, lanes = image.pieces, ELEMENTS if image.key.fmt in {"bf16", "f32"} else 2 * ELEMENTS
+    pieces = image.pieces
+    of_region = np.array(
+        [2 * ELEMENTS if _in_eight_bits(r) else ELEMENTS for r in image.regions], dtype=np.int64
+    )
+    lanes = of_region[pieces[:, col.P_REGION]]
     _, tile = np.unique(pieces[:, [col.P_REGION, col.P_VECTOR]], axis=0, return_inverse=True)
     tile = tile.reshape(-1)
     end = np.zeros(len(pieces), dtype=np.int64)
     np.maximum.at(end, tile, pieces[:, col.P_LANE] + pieces[:, col.P_COLS])
-    strides: npt.NDArray[np.int64] = (-(-end // lanes) * lanes)[tile]
+    strides: npt.NDArray[np.int64] = -(-end[tile] // lanes) * lanes
     return strides
 
 
@@ -86,11 +90,11 @@ def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> No
         tensor = image.tensors[piece[col.P_TENSOR]]
         region = image.regions[piece[col.P_REGION]]
         at = memory.vector(chip, region) + piece[col.P_VECTOR]
-        first, k0 = chip * tensor.shard + piece[col.P_COL0], piece[col.P_K0]
+        first, k0 = (0 if tensor.held else chip * tensor.shard) + piece[col.P_COL0], piece[col.P_K0]
         cols = min(piece[col.P_COLS], tensor.outputs - first)
         rows = min(piece[col.P_ROWS], tensor.inputs - k0)
         if cols > 0 and rows > 0:
-            eight = image.key.fmt in {"int8", "fp8"}
+            eight = _in_eight_bits(region)
             bits: npt.NDArray[np.generic]
             room: npt.NDArray[np.generic]
             if eight:
@@ -98,8 +102,8 @@ def _pack_tiles(image: Image, weights: Weights, memory: Memory, chip: int) -> No
             else:
                 bits, room = weights.tensor(tensor.name), memory.words
             lanes = 2 * ELEMENTS if eight else ELEMENTS
-            for e in range(tensor.stack):  # matrix e of a stack in record e
-                to, row = (at + e * region.stride) * lanes, e * tensor.outputs + first
+            for record, e in _records(tensor, chip):
+                to, row = (at + record * region.stride) * lanes, e * tensor.outputs + first
                 there = min(cols, bits.shape[0] - row)
                 pack_piece(room, to, stride, rows, piece[col.P_LANE], there, bits, row, k0)
 
@@ -125,14 +129,28 @@ def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[in
             memory.floats[at * 80 : at * 80 + len(values)] = values
         case Packing.SHARD:
             t = image.tensors[region.tensor]
-            share = _vector(image, weights, t.name)[chip * t.shard : (chip + 1) * t.shard]
-            memory.floats[at * 80 : at * 80 + len(share)] = share
+            beats = -(-t.shard // (2 * ELEMENTS))
+            vectors = _vector(image, weights, t.name).reshape(t.stack, -1)
+            for record, e in _records(t, chip):
+                share = vectors[e] if t.held else vectors[e, chip * t.shard : (chip + 1) * t.shard]
+                to = (at + record * beats * region.stride) * 80
+                memory.floats[to : to + len(share)] = share
         case Packing.ROPE_A | Packing.ROPE_B:
             _pack_rope(image, weights, memory.floats[at * 80 : (at + region.vectors) * 80], region)
         case Packing.KV_SCALE:
             _pack_scales(image, memory.floats[at * 80 : (at + region.vectors) * 80], (chip, region))
         case _:
             pass
+
+
+def _records(tensor: Tensor, chip: int) -> list[tuple[int, int]]:
+    """(record, matrix) of what a chip has of a stack: every matrix, or its own whole ones."""
+    first = chip * tensor.held
+    return [(e, first + e) for e in range(tensor.records) if first + e < tensor.stack]
+
+
+def _in_eight_bits(region: Region) -> bool:
+    return region.packing == Packing.TILES and region.p0 in {Dtype.INT8, Dtype.E4M3}
 
 
 def _eight(image: Image) -> Literal["int8", "fp8"]:

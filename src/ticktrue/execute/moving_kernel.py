@@ -21,6 +21,7 @@ assert (lo.L_OP, lo.L_PATTERN) == (L_OP, L_PATTERN)  # noqa: S101 - the two list
 TRANSPOSE, SPREAD, BROADCAST = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST)
 TOKEN, P_DIV, P_MOD, KV = int(RegFn.TOKEN), int(RegFn.P_DIV), int(RegFn.P_MOD), int(RegFn.KV)
 LAST, EXPERT = int(RegFn.LAST), int(RegFn.EXPERT)
+HOME, LOCAL = int(RegFn.EXPERT_HOME), int(RegFn.EXPERT_LOCAL)
 ZERO = np.float32(0)
 
 
@@ -93,6 +94,15 @@ def load(s, address, chips, octets, pool):
 
 
 @nb.njit(cache=True, error_model="numpy")
+def _expert(s, experts, chip, j):
+    """Value of a function of the expert register of round j: the expert, the chip that holds it, its number there."""
+    e = experts[chip, s[L_A0] + j, s[L_A1]]
+    if s[L_REGFN] == HOME:
+        return e // s[L_A2]
+    return e % s[L_A2] if s[L_REGFN] == LOCAL else e
+
+
+@nb.njit(cache=True, error_model="numpy")
 def gather(s, address, chips, octets, pool, token, position, last, cp, experts):
     """LOAD or GATHER at addresses that a register names."""
     first, end, size = chips
@@ -102,8 +112,8 @@ def gather(s, address, chips, octets, pool, token, position, last, cp, experts):
         for j in range(s[L_M]):
             for i in range(n):
                 v = address[chip] + i * s[L_STEP] + j * s[L_STEP2]
-                if fn == EXPERT:
-                    v += experts[chip, s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+                if fn >= EXPERT:
+                    v += _expert(s, experts, chip, j) * s[L_REGSTRIDE]
                 else:
                     v += _register(s, 0 if fn == LAST else i, token, position, last, cp) * s[L_REGSTRIDE]
                 _read(octets, s[L_DTYPE], v, pool, o, count)
@@ -118,7 +128,7 @@ def name(s, chips, pool, experts):
     first, end, size = chips
     for chip in range(first, end):
         for j in range(s[L_M]):
-            named = experts[chip, s[L_A0] + j, s[L_A1]] * s[L_REGSTRIDE]
+            named = _expert(s, experts, chip, j) * s[L_REGSTRIDE]
             pool[s[L_O] + chip * size + j] = np.float32(named + j * s[L_STEP2])
 
 

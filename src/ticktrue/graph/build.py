@@ -1,6 +1,6 @@
 """Model -> graph: one small builder per block; what a family has or leaves out is asked of its ModelSpec."""
 
-from ticktrue.graph.experts import check_format, experts_of
+from ticktrue.graph.experts import experts_of
 from ticktrue.graph.types import Graph, Node, NodeKind
 from ticktrue.model import ModelSpec
 from ticktrue.program import StepKind
@@ -120,7 +120,6 @@ def build_graph(
     *, kv_scaled: bool = False,
 ) -> Graph:  # fmt: skip
     """The graph of one step of a model. `rings`, `kv`, `kv_scaled`: as of `Graph`; no rings by default."""
-    check_format(spec, fmt)
     b = _Builder(spec)
     x = b.add(NodeKind.EMBED, "embed", (), spec.hidden, tensor="embed")
     b.tables = tuple(

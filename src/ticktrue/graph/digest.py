@@ -14,7 +14,7 @@ from ticktrue.errors import Bug
 from ticktrue.graph import digest_kernel as kernel
 from ticktrue.graph.experts import Mixture, experts_of
 from ticktrue.graph.types import Graph, Node, NodeKind
-from ticktrue.model import Activation
+from ticktrue.model import Activation, in_eight_bits
 from ticktrue.program.hashing import base, leaf, mix, tag
 
 Hashes = npt.NDArray[np.uint64]
@@ -136,10 +136,8 @@ class _Walk:
         return self._normed(node.tensor, x.reshape(-1, d)).reshape(x.shape)
 
     def _linear(self, node: Node, x: Hashes) -> Hashes:
-        if self._graph.eight_bits:
-            keys = tuple(
-                np.uint64(mix(tag(name), np.uint64(self._type))) for name in ("TILE_SCALE", "QUANTISE")
-            )
+        keys = self._keys()
+        if keys is not None and in_eight_bits(node.tensor):
             q, scales = kernel.quantised(x, keys)
             y = _array(kernel.linear8(q, scales, base(node.tensor), node.outputs, tag("PASS")))
             kernel.times_vector(y, base(f"{node.tensor}.scale"))
@@ -148,6 +146,12 @@ class _Walk:
         if node.bias:
             kernel.add_vector(y, base(node.bias))
         return y
+
+    def _keys(self) -> tuple[np.uint64, ...] | None:
+        """Of TILE_SCALE and QUANTISE, the type mixed in; None where the format has no 8 bits."""
+        if not self._graph.eight_bits:
+            return None
+        return tuple(np.uint64(mix(tag(name), np.uint64(self._type))) for name in ("TILE_SCALE", "QUANTISE"))
 
     def _logits(self, node: Node, x: Hashes) -> Hashes:
         y = self._linear(node, x)
@@ -173,7 +177,9 @@ class _Walk:
         if experts is None:
             raise Bug(f"node {node.name} of a layer without experts", code="T502")
         convert = tag("CONVERT") if self._bf16 else np.uint64(0)
-        return Mixture(experts, self._tile, convert, tag(GATES[self._spec.activation]))
+        return Mixture(
+            experts, self._tile, (convert, tag(GATES[self._spec.activation])), self._keys(), self._graph.homes
+        )
 
     def _route(self, node: Node, logits: Hashes) -> Hashes:
         return self._mixture(node).route(logits)

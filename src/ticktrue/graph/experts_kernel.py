@@ -5,6 +5,8 @@ import numpy as np
 
 from ticktrue.program.hashing import STEP, ZERO, U, add, leaf, mix, product, seal
 
+LANES = 320
+
 
 @nb.njit(cache=True)
 def topk(logits, tag_k, k):
@@ -22,15 +24,30 @@ def topk(logits, tag_k, k):
 
 @nb.njit(cache=True)
 def over_experts(base, shape, key_f):
-    """out[N, K]: the sum over experts e of mix(key, e) times the weight of e."""
-    count, outputs, inputs = shape
+    """out[N, K]: over experts first + a, a = 0, 1, .. the sum of mix(key, a) times their weight; key 0: that of one, as it is."""
+    first, last, outputs, inputs = shape
     out = np.zeros((outputs, inputs), np.uint64)
-    for e in range(count):
-        key = mix(key_f, U(e))
+    for e in range(first, last):
+        key = mix(key_f, U(e - first)) if key_f != ZERO else U(1)
         for n in range(outputs):
             for k in range(inputs):
                 out[n, k] += key * leaf(base, U((e * outputs + n) * inputs + k))
     return out
+
+
+@nb.njit(cache=True)
+def _closed(key, total):
+    """What a register names, from the sum over all its values; key 0: from the only one."""
+    return mix(key, total) if key != ZERO and total != ZERO else total
+
+
+@nb.njit(cache=True)
+def close(total, ids, key_f):
+    """Row t of a sum over the values of a register, closed with its hash ids[t]."""
+    for t in range(total.shape[0]):
+        key = mix(key_f, ids[t])
+        for n in range(total.shape[1]):
+            total[t, n] = _closed(key, total[t, n])
 
 
 @nb.njit(cache=True)
@@ -41,14 +58,14 @@ def product_of(x, sums, ids, key_f, rule):
     outputs = sums.shape[0]
     out = np.zeros((rows, outputs), np.uint64)
     for t in range(rows):
-        key = mix(key_f, ids[t])
+        key = mix(key_f, ids[t]) if key_f != ZERO else ZERO
         for n in range(outputs):
             acc = ZERO
             for k0 in range(0, inputs, tile):
                 total = ZERO
                 for k in range(k0, min(k0 + tile, inputs)):
                     if x[t, k] != ZERO and sums[n, k] != ZERO:
-                        total = total * STEP + x[t, k] * mix(key, sums[n, k])
+                        total = total * STEP + x[t, k] * _closed(key, sums[n, k])
                 acc = add(acc, seal(tag_pass, total))
             out[t, n] = acc
     return out
@@ -60,3 +77,32 @@ def weigh(acc, weights, y):
     for t in range(acc.shape[0]):
         for i in range(acc.shape[1]):
             acc[t, i] = add(acc[t, i], product(weights[t], y[t, i]))
+
+
+@nb.njit(cache=True)
+def product8_of(q, scales, sums, ids, key_f, tag_pass):
+    """Rows 8 and 9 of row t with the weights that the register of hash ids[t] names, not yet times the weights' scales."""
+    rows, inputs = q.shape
+    outputs = sums.shape[0]
+    out = np.zeros((rows, outputs), np.uint64)
+    for t in range(rows):
+        key = mix(key_f, ids[t]) if key_f != ZERO else ZERO
+        for n in range(outputs):
+            acc = ZERO
+            for k0 in range(0, inputs, LANES):
+                total = ZERO
+                for k in range(k0, min(k0 + LANES, inputs)):
+                    if q[t, k] != ZERO and sums[n, k] != ZERO:
+                        total = total * STEP + q[t, k] * _closed(key, sums[n, k])
+                acc = add(acc, product(seal(tag_pass, total), scales[t, k0 // LANES]))
+            out[t, n] = acc
+    return out
+
+
+@nb.njit(cache=True)
+def times_named(y, sums, ids, key_f):
+    """Row 10: y[t, n] times the scale n that the register of hash ids[t] names."""
+    for t in range(y.shape[0]):
+        key = mix(key_f, ids[t]) if key_f != ZERO else ZERO
+        for n in range(y.shape[1]):
+            y[t, n] = product(y[t, n], _closed(key, sums[n]))

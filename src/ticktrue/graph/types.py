@@ -59,7 +59,8 @@ class Graph:
 
     `rings`: blocks of the ring in which each kind of attention keeps its window, 0 where it keeps every position; what the
     graph knows of an image. `kv`: the type of K and V in the cache, "fp8" for e4m3, else that of activations. `kv_scaled`:
-    whether the KV heads of such a cache have scales of their own, which the image holds.
+    whether the KV heads of such a cache have scales of their own, which the image holds. `homes`: over how many chips whole
+    experts are spread, 0 where each is cut.
     """
 
     spec: ModelSpec
@@ -69,6 +70,7 @@ class Graph:
     rings: tuple[int, ...]
     kv: str = "bf16"
     kv_scaled: bool = False
+    homes: int = 0
 
     @property
     def eight_bits(self) -> bool:

@@ -57,6 +57,12 @@ class RegFn(IntEnum):
     KV = 4
     LAST = 5
     EXPERT = 6
+    EXPERT_HOME = 7
+    EXPERT_LOCAL = 8
+
+
+EXPERT_FNS = (RegFn.EXPERT, RegFn.EXPERT_HOME, RegFn.EXPERT_LOCAL)
+"""Functions of an expert register: the expert, the chip that holds it whole, its number among those of that chip."""
 
 
 class Kind(IntEnum):

@@ -1,12 +1,12 @@
 """Graph -> shards: every product is cut over its outputs, attention by KV head and context lanes; nothing is placed yet."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ticktrue.graph.experts import PARTS, experts_of
 from ticktrue.graph.types import Graph, Node, NodeKind
 from ticktrue.isa import Dtype
 from ticktrue.isa.ops import BLOCK, LANES, lanes_of
-from ticktrue.model import ModelSpec
+from ticktrue.model import ModelSpec, in_eight_bits
 from ticktrue.program import Plan, Tensor
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
@@ -147,7 +147,10 @@ class AttentionShapes:
 
 @dataclass(frozen=True, slots=True)
 class ExpertShapes:
-    """A mixture of experts, `per_token` of `count` for each row: cuts of the router's logits, of the gated product, of y_j."""
+    """A mixture of experts, `per_token` of `count` for each row: cuts of the router's logits, of the gated product, of y_j.
+
+    `held`: whole experts on a chip, 0 where each is cut over all chips. A chip runs `slots` of them for every row.
+    """
 
     count: int
     per_token: int
@@ -155,6 +158,13 @@ class ExpertShapes:
     logits: Cut
     ffn_cut: Cut
     y: Cut
+    held: int
+    slots: int
+
+    @property
+    def named(self) -> bool:
+        """Whether a slot is a rank, whose expert a register names; else a slot is an expert that the chip holds."""
+        return self.held == 0 or self.per_token < self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +275,21 @@ def _expert_shapes(graph: Graph, plan: Plan, act: Dtype) -> ExpertShapes | None:
     of = experts_of(spec, spec.layers - 1)
     if of is None:
         return None
-    cuts = (Cut.of(of.count, g, Dtype.F32), Cut.of(of.ffn, g, act), Cut.of(spec.hidden, g, Dtype.F32))
-    return ExpertShapes(of.count, of.per_token, of.ffn, *cuts)
+    logits = Cut.of(of.count, g, Dtype.F32)
+    if graph.homes == 0:
+        cuts = (logits, Cut.of(of.ffn, g, act), Cut.of(spec.hidden, g, Dtype.F32))
+        return ExpertShapes(of.count, of.per_token, of.ffn, *cuts, 0, of.per_token)
+    held = held_experts(of.count, g)
+    whole = replace(
+        Cut.of(of.ffn, 1, act), width=LANES // lanes_of(act)
+    )  # whole beats, as products take them
+    cuts = (logits, whole, Cut.of(spec.hidden, 1, Dtype.F32))
+    return ExpertShapes(of.count, of.per_token, of.ffn, *cuts, held, min(of.per_token, held))
+
+
+def held_experts(count: int, chips: int) -> int:
+    """Whole experts on each of `chips` chips, the last ones with fewer or none."""
+    return ceil_div(count, chips)
 
 
 def shapes_of(graph: Graph, plan: Plan) -> Shapes:
@@ -287,15 +310,19 @@ def shapes_of(graph: Graph, plan: Plan) -> Shapes:
 
 
 def _stacked(graph: Graph, node: Node, g: int) -> list[Tensor]:
-    """Gate, up and down of all experts of a layer, each cut over its own outputs."""
+    """Gate, up and down of all experts of a layer, cut over their outputs or whole; in 8 bits each followed by its scales."""
     of, hidden = experts_of(graph.spec, node.layer), graph.spec.hidden
     if of is None:
         return []
     sizes = ((of.ffn, hidden), (of.ffn, hidden), (hidden, of.ffn))
-    return [
-        Tensor(f"{node.tensor}.{part}", n, k, ceil_div(n, g), of.count)
-        for part, (n, k) in zip(PARTS, sizes, strict=True)
-    ]
+    out: list[Tensor] = []
+    held = held_experts(of.count, g) if graph.homes else 0
+    for part, (n, k) in zip(PARTS, sizes, strict=True):
+        name, shard = f"{node.tensor}.{part}", n if held else ceil_div(n, g)
+        out.append(Tensor(name, n, k, shard, of.count, held))
+        if graph.eight_bits:
+            out.append(Tensor(scale_name(name), n, 1, shard, of.count, held))
+    return out
 
 
 def scale_name(tensor: str) -> str:
@@ -314,7 +341,7 @@ def partition(graph: Graph, plan: Plan) -> ShardedGraph:
                 tensors.append(
                     Tensor(node.tensor, node.outputs, width[node.inputs[0]], ceil_div(node.outputs, g))
                 )
-                if graph.eight_bits:
+                if graph.eight_bits and in_eight_bits(node.tensor):
                     tensors.append(
                         Tensor(scale_name(node.tensor), node.outputs, 1, ceil_div(node.outputs, g))
                     )

@@ -1,7 +1,18 @@
 """Shards -> chips and banks: packed tiles, the image's regions, the scratch of a timetable."""
 
 from ticktrue.place.image import BEAT_VECTORS, kv_name, kv_scale_name, place_image, place_scratch
-from ticktrue.place.layout import CHUNK, Phase, half_width, head_width, phases_of, rope_width, route_width
+from ticktrue.place.layout import (
+    CHUNK,
+    Phase,
+    half_width,
+    head_width,
+    phases_of,
+    piece_streams,
+    rope_width,
+    route_width,
+    scale_width,
+    turns,
+)
 from ticktrue.place.packing import Matrix, Packed, Piece, Tile, pack
 
 __all__ = [
@@ -18,8 +29,11 @@ __all__ = [
     "kv_scale_name",
     "pack",
     "phases_of",
+    "piece_streams",
     "place_image",
     "place_scratch",
     "rope_width",
     "route_width",
+    "scale_width",
+    "turns",
 ]

@@ -135,7 +135,7 @@ def demand_of(
             layer, name = layer_of(region.name)
             part = Part(region.cls, name, region.vectors, _wanted(region).keys)
             (others if layer < 0 else kinds[layer]).append(part)
-    base, rows = _rows(sharded, arranged.phases)
+    base, rows = _rows(sharded, arranged.phases, system.chip.value("streams"))
     last = tuple(p for p in others if p.name.startswith("logits.") or p.name in _HEAD)
     first = tuple(p for p in others if p.name == "embed")
     return Demand(
@@ -150,7 +150,7 @@ def demand_of(
 _HEAD = frozenset({"final_norm", "lm_head.scale"})
 
 
-def _rows(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> tuple[int, list[int]]:
+def _rows(sharded: ShardedGraph, phases: tuple[Phase, ...], streams: int) -> tuple[int, list[int]]:
     """Rows of code that come with no layer, and with one layer of each kind."""
     own: list[list[Phase]] = [[] for _ in range(sharded.shapes.layers)]
     others: list[Phase] = []
@@ -164,7 +164,7 @@ def _rows(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> tuple[int, list[i
             layers=len(layers),
             kind_of=tuple(sharded.shapes.kind_of[layer] for layer in layers),
         )
-        return _row_estimate(replace(sharded, shapes=shapes), tuple(of))
+        return _row_estimate(replace(sharded, shapes=shapes), tuple(of), streams)
 
     empty = estimate((), ())
     rows = [estimate((layer,), phases_of_layer) - empty for layer, phases_of_layer in enumerate(own)]

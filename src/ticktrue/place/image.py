@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ticktrue.errors import DoesNotFit
+from ticktrue.graph.experts import PARTS
 from ticktrue.graph.types import Graph, NodeKind
 from ticktrue.hw import System
 from ticktrue.isa import OpTable
-from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
+from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS, lanes_of
 from ticktrue.partition import (
     ShardedGraph,
     kv_heads,
@@ -19,7 +20,17 @@ from ticktrue.partition import (
     scale_name,
 )
 from ticktrue.place.fill import Wanted, fill_groups, layer_of
-from ticktrue.place.layout import Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
+from ticktrue.place.layout import (
+    ROWS_APART,
+    Phase,
+    Slot,
+    inbox_slots,
+    phases_of,
+    piece_streams,
+    rope_width,
+    scratch_slots,
+    turns,
+)
 from ticktrue.program import Image, ImageKey, KvScales, Packing, Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
@@ -40,7 +51,11 @@ def _vectors(graph: Graph) -> tuple[set[str], set[str]]:
     """
     whole = {node.tensor for node in graph.nodes if node.kind in _WHOLE}
     products = [node for node in graph.nodes if node.kind in _PRODUCTS]
-    return whole, {node.bias for node in products} | {scale_name(node.tensor) for node in products}
+    matrices = {node.tensor for node in products}
+    matrices |= {
+        f"{node.tensor}.{part}" for node in graph.nodes if node.kind == NodeKind.EXPERTS for part in PARTS
+    }
+    return whole, {node.bias for node in products} | {scale_name(tensor) for tensor in matrices}
 
 
 def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
@@ -51,10 +66,9 @@ def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
             out.append(
                 Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.inputs, LANES), Packing.LANES, i)
             )
-        elif t.name in cut:
-            out.append(
-                Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.shard, LANES), Packing.SHARD, i)
-            )
+        elif t.name in cut:  # of a stack, one share after another
+            beats = t.records * ceil_div(t.shard, LANES)
+            out.append(Region(t.name, RegionClass.CONST, -1, 0, 4, beats, Packing.SHARD, i))
     rows_a = ceil_div(max_positions, ROPE_ROWS)
     for index, kind in enumerate(sharded.shapes.kinds):
         d, stride = kind.head_dim, rope_width(kind.head_dim)
@@ -72,10 +86,17 @@ def _weights(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> list[Region]:
     rows = Region(
         "embed", RegionClass.WEIGHT, -1, 0, cut.beats * cut.width, sharded.shapes.vocab, Packing.ROWS, 0
     )
-    out, weight = [rows], int(sharded.shapes.weight)
+    out = [rows]
     for phase in phases:
         r = Region(
-            phase.name, RegionClass.WEIGHT, -1, 0, phase.packed.vectors, phase.stack, Packing.TILES, p0=weight
+            phase.name,
+            RegionClass.WEIGHT,
+            -1,
+            0,
+            phase.packed.vectors,
+            phase.stack,
+            Packing.TILES,
+            p0=int(phase.weight),
         )
         out.append(r)
     return out
@@ -145,13 +166,29 @@ def _arenas(slots: list[Slot], groups: int) -> list[int]:
     return size
 
 
-def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
+def _tile_rows(sharded: ShardedGraph, phases: tuple[Phase, ...], streams: int) -> int:
+    """Rows of the chains of all tiles, where they are most: those of narrow experts with a chain for each token row."""
+    s, out = sharded.shapes, 0
+    for phase in phases:
+        each, fit = 7 if phase.eight_bits else 4, streams // piece_streams(eight_bits=phase.eight_bits)
+        x = s.experts if phase.of_experts else None
+        slots, named = (x.slots, x.named) if x else (1, False)
+        for tile in phase.packed.tiles:
+            n = len(tile.pieces)
+            most = len(turns(n, min(s.rows, ROWS_APART), fit)) if named else 1
+            out += slots * most * (2 + each * n)
+        if x and phase.eight_bits:  # their scales are gathered first
+            out += slots * 2 * sum(len(r) for r in phase.packed.partials)
+        if x and x.held:  # what every chip made is gathered, and the one that is named taken
+            out += (6 * sharded.plan.chips + 4 * x.per_token) * x.y.beats
+    return out
+
+
+def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...], streams: int) -> int:
     """Rows of the largest timetable, rounded up: 16 bytes each are reserved as code."""
     s, plan = sharded.shapes, sharded.plan
-    ranks = {p.name: s.experts.per_token if s.experts and p.stack > 1 else 1 for p in phases}
-    tiles = sum((2 + 4 * len(t.pieces)) * ranks[p.name] for p in phases for t in p.packed.tiles)
     folds = 7 * sum(len(r) for p in phases for r in p.packed.partials)
-    out = tiles + folds + CODE_ROWS_MARGIN
+    out = _tile_rows(sharded, phases, streams) + folds + CODE_ROWS_MARGIN
     for layer in range(s.layers):
         a = s.attention(layer)
         out += 6 * (3 * plan.chips + 4) * max(s.y.beats, a.q.beats, s.ffn_cut.beats, 1)
@@ -164,7 +201,7 @@ def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
 
 
 def _piece_table(
-    regions: list[Region], phases: tuple[Phase, ...], depth: int
+    regions: list[Region], phases: tuple[Phase, ...]
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
     index = {r.name: i for i, r in enumerate(regions)}
     rows = []
@@ -179,7 +216,7 @@ def _piece_table(
                     p.rows,
                 )
                 row[col.P_LANE], row[col.P_COLS], row[col.P_TENSOR] = p.lane, p.cols, m.tensor
-                row[col.P_K0] = p.k_tile * depth
+                row[col.P_K0] = p.k_tile * lanes_of(phase.passed)
                 row[col.P_COL0] = p.column
                 rows.append(row)
     rows.sort()
@@ -209,7 +246,11 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
     ):
         if vectors:
             fixed[group].append(Region(f"arena.{group}", RegionClass.ARENA, group, 0, 1, vectors))
-    code = ceil_div(_row_estimate(sharded, phases) * system.chip.value("code_bytes_per_row"), 320)
+    code = ceil_div(
+        _row_estimate(sharded, phases, system.chip.value("streams"))
+        * system.chip.value("code_bytes_per_row"),
+        320,
+    )
     wanted = _weights(sharded, phases) + _consts(sharded, blocks * BLOCK)
     state = _state(sharded, sharded.shapes.slots)
     wanted += state + (_scales(state) if sharded.graph.kv_scaled else [])
@@ -232,7 +273,7 @@ def place_image(sharded: ShardedGraph, system: System, key: ImageKey, kv_scales:
         key,
         sharded.tensors,
         tuple(regions),
-        _piece_table(regions, arranged.phases, sharded.shapes.depth),
+        _piece_table(regions, arranged.phases),
         kv_scales,
     )
 
@@ -267,7 +308,8 @@ def _smallest_that_fits(sharded: ShardedGraph, system: System) -> int:
         if chips <= sharded.plan.chips or chips > system.full_chips:
             continue
         plan = make_plan(kv_heads(spec), chips, limit=limit, tray=tray)
-        graph = replace(sharded.graph, rings=rings_of(spec, plan, sharded.graph.kind.tokens))
+        homes = chips if sharded.graph.homes else 0
+        graph = replace(sharded.graph, rings=rings_of(spec, plan, sharded.graph.kind.tokens), homes=homes)
         if max(_arrange(partition(graph, plan), system).fill) <= OpTable.of(system.chip).group_vectors:
             return chips
     return 0

@@ -1,8 +1,10 @@
 """Where scratch and inboxes lie: one list of (name, bank group, vectors per record, records) per step kind."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ticktrue.graph.experts import experts_of
+from ticktrue.isa import Dtype
 from ticktrue.isa.ops import BLOCK, LANES, lanes_of
 from ticktrue.partition import AttentionShapes, Cut, ExpertShapes, Shapes, ShardedGraph
 from ticktrue.place.packing import Matrix, Packed, pack
@@ -35,11 +37,26 @@ X, H, PARTIAL, SHARD, INBOX, SCORE = 0, 1, 2, 1, 3, 0
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One network phase: the packed tiles of its matrices, of `stack` experts one after another."""
+    """One network phase: the packed tiles of its matrices, of `stack` experts one after another.
+
+    `weight` is the type of its tiles, `passed` that of the activations they multiply, whose lanes per vector are the K of a tile.
+    """
 
     name: str
     packed: Packed
+    weight: Dtype
+    passed: Dtype
     stack: int = 1
+
+    @property
+    def of_experts(self) -> bool:
+        """Whether its region has a record for each of several experts."""
+        return self.name.rpartition(".")[2] in STACKED
+
+    @property
+    def eight_bits(self) -> bool:
+        """Whether activations are quantised first, and results multiplied by scales."""
+        return self.weight in {Dtype.INT8, Dtype.E4M3}
 
     @property
     def partial_width(self) -> int:
@@ -55,6 +72,32 @@ EXPERT_PHASES = (
 )
 STACKED = frozenset({"xgu", "xdown"})
 """Phases whose rows are (rank, token row): each runs once for every rank of every token row."""
+
+
+ROWS_APART = 8
+"""Token rows up to which narrow experts take a chain for each of them; of more rows the code would grow too long."""
+BEAT = 4  # streams of a beat of float32
+
+
+def piece_streams(*, eight_bits: bool) -> int:
+    """Streams of one piece of a tile: x, its product, what MOVE makes of it; in 8 bits also the scale, spread and applied."""
+    return 1 + 2 * BEAT + (1 + 2 * BEAT if eight_bits else 0)
+
+
+def turns(pieces: int, rows: int, fit: int) -> list[tuple[slice, slice]]:
+    """The (token rows, pieces) of every chain of one tile of the experts that registers name. `fit`: pieces whose streams fit.
+
+    In a chain over several rows, whose tiles follow each other, a stream is taken from the first row to the last, so each piece
+    takes its own all the time: that many narrow pieces need more than a chip has. Few rows then have a chain each, in which
+    streams are taken for a cycle; of many rows a chain takes some of the pieces, and their tile is loaded for each.
+    """
+    if rows == 1 or pieces <= fit:
+        return [(slice(0, rows), slice(0, pieces))]
+    if rows <= ROWS_APART:
+        return [(slice(row, row + 1), slice(0, pieces)) for row in range(rows)]
+    parts = -(-pieces // fit)
+    edges = [pieces * i // parts for i in range(parts + 1)]
+    return [(slice(0, rows), slice(a, b)) for a, b in pairwise(edges)]
 
 
 def rope_width(head_dim: int) -> int:
@@ -77,7 +120,7 @@ def half_width(head_dim: int) -> int:
 def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
     """Every phase of the step in order: per layer qkv, o, gate and up, down (or router and experts); then the logits."""
     index = {t.name: i for i, t in enumerate(sharded.tensors)}
-    depth, lanes, spec = sharded.shapes.depth, lanes_of(sharded.shapes.weight), sharded.graph.spec
+    spec, weight, passed = sharded.graph.spec, sharded.shapes.weight, sharded.shapes.passed
 
     def matrix(name: str) -> Matrix:
         t = sharded.tensors[index[name]]
@@ -92,15 +135,16 @@ def phases_of(sharded: ShardedGraph) -> tuple[Phase, ...]:
         for name, parts in (("qkv", qkv), ("o", ("o",)), *(EXPERT_PHASES if experts else DENSE_PHASES)):
             matrices = tuple(matrix(f"layers.{layer}.{p}") for p in parts)
             key = (name, sharded.shapes.kind_of[layer])
+            types = (weight, passed) if name != "router" else (Dtype.BF16, sharded.shapes.act)
             if key not in packed:
-                packed[key] = pack(matrices, depth, lanes)
-            stack = experts.count if experts and name in STACKED else 1
-            out.append(Phase(f"L{layer}.{name}", replace(packed[key], matrices=matrices), stack))
+                packed[key] = pack(matrices, lanes_of(types[1]), lanes_of(types[0]))
+            stack = sharded.tensors[matrices[0].tensor].records
+            out.append(Phase(f"L{layer}.{name}", replace(packed[key], matrices=matrices), *types, stack))
     head = sharded.tensors[index["lm_head"]]
     step = SEGMENT_RECORDS * 320
     for i, first in enumerate(range(0, head.shard, step)):
         part = Matrix(index["lm_head"], head.inputs, first, min(step, head.shard - first))
-        out.append(Phase(f"logits.{i}", pack((part,), depth, lanes)))
+        out.append(Phase(f"logits.{i}", pack((part,), lanes_of(passed), lanes_of(weight)), weight, passed))
     return tuple(out)
 
 
@@ -127,18 +171,48 @@ def inbox_slots(s: Shapes, plan: Plan) -> list[Slot]:
         _gathered("in.down", s.y, n, g), Slot("in.winner", INBOX, n, g),
     ]  # fmt: skip
     if x := s.experts:
-        out += [_gathered("in.router", x.logits, n, g), _gathered("in.xffn", x.ffn_cut, n * x.per_token, g)]
+        out += [_gathered("in.router", x.logits, n, g)]
+        if x.held:  # of each beat: [source][slot][row]
+            out += [Slot(f"in.xy.{beat}", INBOX, n * x.slots * x.y.width, g) for beat in range(x.y.beats)]
+        else:
+            out.append(_gathered("in.xffn", x.ffn_cut, n * x.slots, g))
     return out
 
 
 def _expert_slots(x: ExpertShapes, rows: int, act: int) -> list[Slot]:
-    """Scratch of a mixture of experts: logits and choice of each row, then [rank][row] of each expert's work."""
-    each = rows * x.per_token
+    """Scratch of a mixture of experts: logits and choice of each row, then [slot][row] of each expert's work.
+
+    Where experts are whole, also what the named ones made, [beat][rank][row], and their sum.
+    """
+    each, chosen = rows * x.slots, rows * x.per_token
+    own = (
+        [
+            Slot("xz", PARTIAL, chosen * x.y.width, x.y.beats),
+            Slot("ym", X, rows * act, x.y.beats),
+        ]
+        if x.held
+        else [Slot("sh.xffn", SHARD, each * x.ffn_cut.width, x.ffn_cut.beats)]
+    )
     return [
         Slot("sh.router", SHARD, rows * x.logits.width, x.logits.beats), Slot("rl", X, 4 * rows, -(-x.count // LANES)),
-        Slot("route", H, rows * route_width(x.per_token), 1), Slot("sh.xffn", SHARD, each * x.ffn_cut.width, x.ffn_cut.beats),
+        Slot("route", H, rows * route_width(x.per_token), 1), *own,
         Slot("xf", H, act * each, -(-x.ffn // LANES)), Slot("xy", PARTIAL, each * x.y.width, x.y.beats),
     ]  # fmt: skip
+
+
+def _expert_slots_8(x: ExpertShapes, rows: int) -> list[Slot]:
+    """What experts need besides in 8 bits: what down takes, and of each matrix the scales that the registers name."""
+    each, beats = rows * x.slots, -(-x.ffn // LANES)
+    cuts = {"gate": x.ffn_cut, "up": x.ffn_cut, "down": x.y}
+    return [
+        Slot("xf8", H, each, beats), Slot("xfs", PARTIAL, each, beats),
+        *(Slot(f"xs.{part}", X, each * scale_width(cut), cut.beats) for part, cut in cuts.items()),
+    ]  # fmt: skip
+
+
+def scale_width(cut: Cut) -> int:
+    """Vectors of a beat of the scales of a chip's outputs."""
+    return -(-min(cut.shard, LANES) * 4 // 320)
 
 
 def route_width(per_token: int) -> int:
@@ -182,7 +256,7 @@ def scratch_slots(s: Shapes, phases: tuple[Phase, ...], logit_rows: int) -> list
         kind = phase.name.split(".")[0 if phase.name.startswith("logits") else 1]
         wide, count = by_phase.get(kind, (0, 0))
         by_phase[kind] = (max(wide, phase.partial_width), max(count, phase.packed.total_partials))
-    each = {k: n * s.experts.per_token if s.experts and k in STACKED else n for k in by_phase}
+    each = {k: n * s.experts.slots if s.experts and k in STACKED else n for k in by_phase}
     out = [
         Slot(f"part.{k}", PARTIAL, each[k] * w, c) for k, (w, c) in sorted(by_phase.items()) if k != "logits"
     ]
@@ -200,6 +274,7 @@ def scratch_slots(s: Shapes, phases: tuple[Phase, ...], logit_rows: int) -> list
         ]
     if s.experts:
         out += _expert_slots(s.experts, n, act)
+        out += _expert_slots_8(s.experts, n) if s.depth == LANES else []
     if s.depth == LANES:  # 8 bits: what products take, and the scale of each tile
         wide = max([s.hidden, s.ffn, *(k.heads * k.head_dim for k in s.kinds)])
         out += [Slot(f"{name}8", H, n, -(-wide // LANES)) for name in EIGHT]

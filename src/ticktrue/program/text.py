@@ -46,6 +46,7 @@ def _image(image: Image) -> Iterator[str]:
     yield ""
     for i, t in enumerate(image.tensors):
         stack = f" stack={t.stack}" if t.stack != 1 else ""
+        stack += f" held={t.held}" if t.held else ""
         yield f"tensor {i} {word(t.name)} outputs={t.outputs} inputs={t.inputs} shard={t.shard}{stack}"
     yield ""
     for i, r in enumerate(image.regions):

@@ -123,7 +123,7 @@ class _Reader:
 
     def _take_tensor(self, words: list[str]) -> None:
         self._in_order(words[0], len(self._tensors))
-        p = _pairs(words[2:], ("outputs", "inputs", "shard"), ("stack",))
+        p = _pairs(words[2:], ("outputs", "inputs", "shard"), ("stack", "held"))
         self._tensors.append(Tensor(_text(words[1]), **p))
 
     def _take_region(self, words: list[str]) -> None:

@@ -221,7 +221,8 @@ class Region:
 class Tensor:
     """A tensor of the model as the image cuts it: [outputs, inputs], `shard` outputs (or columns) per rank.
 
-    `stack` such matrices stand below one another (experts); 1 for any other tensor.
+    `stack` such matrices stand below one another (experts); 1 for any other tensor. `held`: how many of them a rank has whole
+    (matrix r * held and those after it), 0 where it has a share of every one.
     """
 
     name: str
@@ -229,6 +230,12 @@ class Tensor:
     inputs: int
     shard: int
     stack: int = 1
+    held: int = 0
+
+    @property
+    def records(self) -> int:
+        """Matrices that one rank has a part of."""
+        return self.held or self.stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +254,7 @@ class ImageKey:
     """What an image was made for. `weights` is the model's digest, empty for a spec without weights.
 
     `layer_kinds` numbers the kind of attention of each layer; a step has at most `slots` sequences and `t_max` tokens of each.
+    `experts`: "cut" over all chips, or "parallel": every chip holds whole ones.
     """
 
     model: str
@@ -264,6 +272,7 @@ class ImageKey:
     vocab: int
     attention: tuple[AttentionKey, ...]
     layer_kinds: tuple[int, ...]
+    experts: str = "cut"
 
     def of_layer(self, layer: int) -> AttentionKey:
         """The attention of a layer."""

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ticktrue.isa import Op, RegFn
+from ticktrue.isa import Op
+from ticktrue.isa.ops import EXPERT_FNS
 from ticktrue.program import Flat
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
@@ -17,7 +18,7 @@ def register_edges(flat: Flat) -> tuple[Int64, Int64, Int64]:
     rows = flat.rows
     latency = int(flat.table.latency[Op.LATCH])
     latch = rows[:, col.C_OP] == Op.LATCH
-    uses = np.flatnonzero(latch | (rows[:, col.C_REGFN] == RegFn.EXPERT))
+    uses = np.flatnonzero(latch | np.isin(rows[:, col.C_REGFN], EXPERT_FNS))
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     best: dict[tuple[int, int], int] = {}

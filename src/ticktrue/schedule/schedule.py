@@ -15,6 +15,7 @@ from ticktrue.cores import available_cores
 from ticktrue.errors import Unschedulable
 from ticktrue.hw import System
 from ticktrue.isa import OPS, Dtype, Kind, Op, OpTable, Unit
+from ticktrue.isa.ops import EXPERT_FNS
 from ticktrue.program import Flat, Image, Plan, RegionClass, Timetable, expand, output_progression
 from ticktrue.program import columns as col
 from ticktrue.schedule.clock import deskew_period
@@ -166,12 +167,18 @@ def _edges(flat: Flat) -> tuple[Int64, Int64, Int64]:
     first = np.cumsum(np.concatenate([[0], count[:-1]]))
     first = np.where(tracked, first, -1)
     latency = int(flat.table.latency[Op.STORE])
+    # what an expert register names in an inbox can be anywhere in it
+    named = np.isin(flat.rows[:, col.C_REGFN], EXPERT_FNS) & (flat.rows[:, col.C_REGION] >= 0)
+    rows, of = flat.rows.copy(), flat.rows[named, col.C_REGION]
+    rows[named, col.C_N], rows[named, col.C_M], rows[named, col.C_WIDTH] = 1, 1, (stride * count)[of]
     none = np.zeros(0, dtype=np.int64)
 
     def of_chips(some: Sequence[int]) -> tuple[Int64, Int64, Int64]:
         out = (none, none, none)
         for chip in some:
-            out = edges(flat.rows, flat.row_of_chain, flat.address(chip), (base, stride, first, count), int(count.sum()),
+            address = flat.address(chip).copy()
+            address[named] = base[of]
+            out = edges(rows, flat.row_of_chain, address, (base, stride, first, count), int(count.sum()),
                         latency, out)  # fmt: skip
         return out
 
@@ -281,7 +288,9 @@ def _stated_ports(
     group = np.where(unit <= Unit.MEM_WRITE, rows[uses.row, col.C_GROUP], 0)
     base = res.first[unit] + group * table.ports[unit]
     port[uses.row[ordinary]] = (pick - base)[ordinary]
-    port[uses.row[plane]] = (pick - res.first[Unit.MXM_PLANE])[plane]
+    # a plane of 8 bits is the first byte of a pair, so that it never shares one with a plane of 16
+    bytes_apart = np.where(rows[uses.row, col.C_DTYPE] >= Dtype.INT8, 2, 1)
+    port[uses.row[plane]] = ((pick - res.first[Unit.MXM_PLANE]) * bytes_apart)[plane]
     stored = timetable.rows.copy()
     first = np.flatnonzero(rows[:, col.C_K] <= 1)
     peered = rows[first, col.C_K] == 1

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from ticktrue.cores import available_cores
 from ticktrue.isa import Op, RegFn, Unit
+from ticktrue.isa.ops import EXPERT_FNS
 from ticktrue.program import Flat, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
@@ -191,7 +192,7 @@ def _register_pairs(flat: Flat) -> Pairs:
     """
     rows = flat.rows
     latch = rows[:, col.C_OP] == Op.LATCH
-    used = np.flatnonzero(latch | (rows[:, col.C_REGFN] == RegFn.EXPERT))
+    used = np.flatnonzero(latch | np.isin(rows[:, col.C_REGFN], EXPERT_FNS))
     used = used[np.argsort(rows[used, col.C_ISSUE], kind="stable")]
     writer: dict[int, int] = {}
     since: dict[int, list[int]] = {}

@@ -186,8 +186,10 @@ _ALL: tuple[Code, ...] = (
     Code(
         "V122",
         "a register function where it is not legal",
-        "GATHER takes TOKEN and EXPERT on weights, P_DIV and P_MOD on constants, LAST on scratch and inboxes; SCATTER "
-        "takes KV; no other op takes any. A register of a token exists only for t < T, one of an expert also only for a "
+        "GATHER takes TOKEN on weights, EXPERT and EXPERT_LOCAL on weights and on shares of a stack, EXPERT and EXPERT_HOME on "
+        "inboxes, P_DIV and P_MOD on constants, LAST on scratch and inboxes; SCATTER takes KV; no other op takes any. Where a "
+        "chip holds whole experts, a2 says how many. A register of a token exists only for t < T, one of an expert also "
+        "only for a "
         "rank that some LATCH writes, NOISE has at most as many rounds as the step has rows of logits, "
         "and ACCEPT takes the tokens of slots that the step has.",
         "Correct the register function of the row. " + _COMPILE,

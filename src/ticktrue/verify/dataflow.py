@@ -138,7 +138,10 @@ def _whole_tiles(rows: Int64, memory: Memory) -> Int64:
     lazy &= (rows[:, col.C_N] == 1) & (rows[:, col.C_M] == 1) & (rows[:, col.C_RANKFN] == col.RANK_NONE)
     lazy &= rows[:, col.C_DTYPE] == regions[region, k.R_P0]  # the type of its elements
     offset = rows[:, col.C_ABS] - regions[region, k.R_START]
-    key = region << 40 | np.clip(offset, 0, (1 << 40) - 1)
+    lazy &= (offset >= 0) & (offset < regions[region, k.R_VECTORS])
+    key = region << 40 | np.clip(
+        offset % regions[region, k.R_STRIDE], 0, (1 << 40) - 1
+    )  # the place in its record
     tile_region = np.repeat(np.arange(len(regions)), regions[:, k.R_TILE1] - regions[:, k.R_TILE0])
     if len(tile_region) == 0:
         return np.zeros(len(rows), np.int64)
@@ -147,7 +150,7 @@ def _whole_tiles(rows: Int64, memory: Memory) -> Int64:
     whole = (tile_key[at] == key) & (
         rows[:, col.C_WIDTH] == memory.tiles[at, k.W_STRIDE] * memory.tiles[at, k.W_ROWS]
     )
-    out: Int64 = np.where(lazy & whole & (offset >= 0), memory.tiles[at, k.W_STRIDE], 0).astype(np.int64)
+    out: Int64 = np.where(lazy & whole, memory.tiles[at, k.W_STRIDE], 0).astype(np.int64)
     return out
 
 

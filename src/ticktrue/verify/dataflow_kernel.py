@@ -9,6 +9,8 @@ from ticktrue.program.hashing import STEP, ZERO, U, leaf, mix, seal
 from ticktrue.verify.dataflow_memory_kernel import (
     BLOCK,
     EXPERT,
+    EXPERT_HOME,
+    EXPERT_LOCAL,
     KV_PLACE,
     LAST,
     M_BLOCKS,
@@ -20,11 +22,13 @@ from ticktrue.verify.dataflow_memory_kernel import (
     N_OUTPUTS,
     N_SHARD,
     R_START,
+    R_STRIDE,
     W_PIECE0,
     W_PIECE1,
     finish_gather,
     gather,
     load_row,
+    matrix_of,
     scatter,
     store_row,
     tile_at,
@@ -132,13 +136,18 @@ def _gather(run, rows, stat, r, chip):
 def _gather_expert(run, rows, stat, r, chip):
     """A GATHER by an expert register, one a round: its sum over all experts, closed with what the register holds."""
     row, view = rows[r], _view(run, rows, stat, chip, r)
-    n, rank = row[col.C_N], row[col.C_A1]
+    n, rank, fn = row[col.C_N], row[col.C_A1], row[col.C_REGFN]
     total = run.lane[: stat[r, S_LANES]]
     last = (-1, -1)
     for j in range(row[col.C_M]):
         token_row = row[col.C_A0] + j
         known = token_row < run.columns.shape[1] and rank < run.columns.shape[2]
         count = run.columns[chip, token_row, rank] if known else 0
+        held = max(1, row[col.C_A2])
+        if fn == EXPERT_HOME:
+            count = (count + held - 1) // held
+        elif fn == EXPERT_LOCAL:
+            count = min(count, held)
         for i in range(n):
             out = _event(view, j * n + i)
             if count == 0:
@@ -146,9 +155,9 @@ def _gather_expert(run, rows, stat, r, chip):
                 continue
             off = _offset(run, row, r, chip, i, j)
             if (count, off) != last:
-                gather(run.mem, (chip, row[col.C_REGION], off), row, (EXPERT, count, 0), total, run.spare)
+                gather(run.mem, (chip, row[col.C_REGION], off), row, (fn, count, 0), total, run.spare)
                 last = (count, off)
-            finish_gather(run.mem, (EXPERT, count, 0), run.register[chip, token_row, rank], total, out)
+            finish_gather(run.mem, (fn, count, 0), run.register[chip, token_row, rank], total, out)
 
 
 @inner
@@ -319,21 +328,25 @@ def _pass_weights(run, rows, stat, r, chip):
     pool, begin, lanes = _view(run, rows, stat, chip, r)
     result = pool[begin : begin + stat[r, S_EVENTS] * lanes].reshape(stat[r, S_EVENTS], lanes)
     fill(pool, begin, begin + stat[r, S_EVENTS] * lanes, ZERO)
-    tile = tile_at(mem, rows[at, col.C_REGION], _offset(run, rows[at], at, chip, 0, 0))
+    region = rows[at, col.C_REGION]
+    off, stride = _offset(run, rows[at], at, chip, 0, 0), mem.regions[region, R_STRIDE]
+    tile = tile_at(mem, region, off % stride)
     xs, counted = run.scaled[:0].reshape(0, 0), -1
     for q in range(mem.tiles[tile, W_PIECE0], mem.tiles[tile, W_PIECE1]):
         piece = mem.pieces[q]
         tensor = piece[col.P_TENSOR]
         outputs, inputs = mem.tensors[tensor, N_OUTPUTS], mem.tensors[tensor, N_INPUTS]
-        first = chip * mem.tensors[tensor, N_SHARD] + piece[col.P_COL0] - piece[col.P_LANE]
+        rank, matrix = matrix_of(mem, tensor, chip, off // stride)
+        first = rank * mem.tensors[tensor, N_SHARD] + piece[col.P_COL0] - piece[col.P_LANE]
         c0 = max(low, piece[col.P_LANE])
         c1 = min(high, piece[col.P_LANE] + piece[col.P_COLS], outputs - first)
         count = min(stat[s, S_PLANE_ROWS], inputs - piece[col.P_K0], piece[col.P_ROWS])
-        if c0 >= c1 or count <= 0:
+        if c0 >= c1 or count <= 0 or matrix < 0:
             continue
         if count != counted:
             xs, counted = _activations(run, rows, stat, r, chip, count), count
-        base, start = mem.bases[mem.tensors[tensor, N_BASE]], first * inputs + piece[col.P_K0]
+        base = mem.bases[mem.tensors[tensor, N_BASE]]
+        start = (matrix * outputs + first) * inputs + piece[col.P_K0]
         for c in range(c0, c1):
             _column(run.tags[T_PASS], base, start + c * inputs, xs, run.column, result[:, c])
 
@@ -448,7 +461,7 @@ def evaluate(run, rows, order, stat):
             if op == LOAD:
                 first, view = _offset(run, rows[r], r, chip, 0, 0), _view(run, rows, stat, chip, r)
                 load_row(run.mem, rows[r], chip, first, stat[r, S_LOW], view, run.spare[1])
-            elif op == GATHER and rows[r, col.C_REGFN] == EXPERT:
+            elif op == GATHER and rows[r, col.C_REGFN] >= EXPERT:
                 _gather_expert(run, rows, stat, r, chip)
             elif op == GATHER:
                 _gather(run, rows, stat, r, chip)

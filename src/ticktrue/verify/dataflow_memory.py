@@ -54,7 +54,9 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
     kept = _place_cells(rows, regions, _kept_of(rows, kind))
     tiles, pieces, distinct = _tiles(image, rows)
     tensors = np.array(
-        [[t.outputs, t.inputs, t.shard, i] for i, t in enumerate(image.tensors)] or [[0] * 4], np.int64
+        [[t.outputs, t.inputs, t.shard, i, t.held, t.stack] for i, t in enumerate(image.tensors)]
+        or [[0] * 6],
+        np.int64,
     )
     bases = _bases(image, regions, rows, kind.slots)
     model = (key.plan.chips, key.vocab, int(KV_TYPES[key.kv]), kind.tokens, kind.blocks, kind.slots)

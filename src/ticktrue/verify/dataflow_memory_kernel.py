@@ -48,11 +48,11 @@ R_COLUMNS = 20
 # columns of the tile table: vector in its region, rows, pieces [first, last), vectors per row
 W_VECTOR, W_ROWS, W_PIECE0, W_PIECE1, W_STRIDE = range(5)
 # columns of the tensor table
-N_OUTPUTS, N_INPUTS, N_SHARD, N_BASE = range(4)
+N_OUTPUTS, N_INPUTS, N_SHARD, N_BASE, N_HELD, N_STACK = range(6)
 # what the model, the plan and the step kind fix
 (M_CHIPS, M_VOCAB, M_KV_TYPE, M_TOKENS, M_BLOCKS, M_SLOTS) = range(6)
 # register functions (docs/program.md section 2)
-TOKEN, P_DIV, P_MOD, KV_PLACE, LAST, EXPERT = 1, 2, 3, 4, 5, 6
+TOKEN, P_DIV, P_MOD, KV_PLACE, LAST, EXPERT, EXPERT_HOME, EXPERT_LOCAL = 1, 2, 3, 4, 5, 6, 7, 8
 
 
 @inner
@@ -83,6 +83,16 @@ def _type_of(mem, region):
 
 
 @inner
+def matrix_of(mem, tensor, chip, record):
+    """(rank whose outputs, matrix of a stack) that a record holds: a share of each matrix, or whole ones; -1 for none."""
+    held = mem.tensors[tensor, N_HELD]
+    if held == 0:
+        return chip, record
+    e = chip * held + record
+    return 0, e if e < mem.tensors[tensor, N_STACK] else -1
+
+
+@inner
 def _tile_leaves(mem, chip, where, lanes, out):
     """Lanes of a vector of a weight tile, in any record: row k of it is one or two vectors, its lanes those of the pieces."""
     region, off = where
@@ -97,13 +107,14 @@ def _tile_leaves(mem, chip, where, lanes, out):
         piece = mem.pieces[i]
         tensor = piece[col.P_TENSOR]
         outputs, inputs = mem.tensors[tensor, N_OUTPUTS], mem.tensors[tensor, N_INPUTS]
-        first = chip * mem.tensors[tensor, N_SHARD] + piece[col.P_COL0] - piece[col.P_LANE]
+        rank, matrix = matrix_of(mem, tensor, chip, record)
+        first = rank * mem.tensors[tensor, N_SHARD] + piece[col.P_COL0] - piece[col.P_LANE]
         kk = piece[col.P_K0] + k
-        if kk >= inputs or k >= piece[col.P_ROWS]:
+        if kk >= inputs or k >= piece[col.P_ROWS] or matrix < 0:
             continue
         end = min(piece[col.P_LANE] + piece[col.P_COLS], outputs - first, shift + lanes[1])
         for lane in range(max(piece[col.P_LANE], shift + lanes[0]), end):
-            row = record * outputs + first + lane  # record e holds matrix e of a stack
+            row = matrix * outputs + first + lane
             out[lane - shift] = leaf(mem.bases[mem.tensors[tensor, N_BASE]], U(row * inputs + kk))
 
 
@@ -141,7 +152,16 @@ def _run_of(mem, chip, region, off):
         return base, off * 80, min(80, mem.tensors[r[R_TENSOR], N_INPUTS] - off * 80)
     if packing == SHARD:
         shard, outputs = mem.tensors[r[R_TENSOR], N_SHARD], mem.tensors[r[R_TENSOR], N_OUTPUTS]
-        return base, chip * shard + off * 80, min(80, shard - off * 80, outputs - chip * shard - off * 80)
+        each = (shard + 2 * HALVES - 1) // (2 * HALVES) * 4  # vectors of the share of one matrix of a stack
+        first = off % each * 80
+        rank, matrix = matrix_of(mem, r[R_TENSOR], chip, off // each)
+        if matrix < 0:
+            return base, 0, 0
+        return (
+            base,
+            matrix * outputs + rank * shard + first,
+            min(80, shard - first, outputs - rank * shard - first),
+        )
     return base, record * r[R_DIM] + v * 80, min(80, r[R_DIM] - v * 80)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ticktrue.isa import Dtype, Op, RegFn, Unit
-from ticktrue.isa.ops import BLOCK, LANES
+from ticktrue.isa.ops import BLOCK, EXPERT_FNS, LANES
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.verify.stored import ELEMENT_BYTES, LINK, MEMORY, UNIT, Mask, Stored
@@ -19,7 +19,7 @@ _A = {
     Op.MERGE: 4,
     Op.LANE_ARGMAX: 3,
     Op.NOISE: 3,
-    Op.GATHER: 2,
+    Op.GATHER: 3,
     Op.SCATTER: 2,
     Op.TOPK: 1,
     Op.LATCH: 1,
@@ -88,8 +88,10 @@ def _canonical(s: Stored, findings: Findings) -> None:
     _zero(s, findings, ~_is(s, _DTYPE | {Op.CONVERT, Op.PASS}), ("dtype", t[:, col.T_DTYPE], 0))
     for i, column in enumerate((col.V_A0, col.V_A1, col.V_A2, col.V_A3)):
         _zero(s, findings, ~_is(s, {o for o, count in _A.items() if count > i}), (f"a{i}", v[:, column], 0))
-    ranked_register = (s.op == Op.GATHER) & (t[:, col.T_REGFN] == RegFn.EXPERT)
-    _zero(s, findings, (s.op == Op.GATHER) & ~ranked_register, ("a1", v[:, col.V_A1], 0))
+    fn, gather = t[:, col.T_REGFN], s.op == Op.GATHER
+    _zero(s, findings, gather & ~np.isin(fn, EXPERT_FNS), ("a1", v[:, col.V_A1], 0))
+    whole = np.isin(fn, (RegFn.EXPERT_HOME, RegFn.EXPERT_LOCAL))
+    _zero(s, findings, gather & ~whole, ("a2", v[:, col.V_A2], 0))
     _told(s, findings, "dtype", s.op == Op.PASS, (int(Dtype.F32),))
     plan, kinds = s.image.key.plan, range(len(s.image.key.attention))
     _told(s, findings, "pattern", context, tuple(plan.pattern(col.PATTERN_CONTEXT, kind) for kind in kinds))
@@ -117,7 +119,8 @@ def _memory(s: Stored, findings: Findings) -> None:
     stated = s.t[:, col.T_GROUP]
     s.each(findings, "V100", memory & (region >= 0) & (groups[region] != stated),
            "expected the bank group of its region, found {}", stated)  # fmt: skip
-    may = (s.op == Op.LOAD) | ((s.op == Op.GATHER) & (s.t[:, col.T_REGFN] == RegFn.EXPERT))
+    tile = np.isin(s.t[:, col.T_REGFN], (RegFn.EXPERT, RegFn.EXPERT_LOCAL))
+    may = (s.op == Op.LOAD) | ((s.op == Op.GATHER) & tile)
     s.each(
         findings,
         "V112",

@@ -19,6 +19,7 @@ KV_TYPES = {"bf16": Dtype.BF16, "f32": Dtype.F32, "fp8": Dtype.E4M3}
 PART = 256  # values of a part of a head that leaves a beat no two free lanes
 MAX_SLOTS = 1 << 12
 MAX_WIDTH = 1 << 22
+EXPERTS = ("cut", "parallel")
 _PACKINGS = {
     RegionClass.WEIGHT: {Packing.TILES, Packing.ROWS},
     RegionClass.CONST: {Packing.LANES, Packing.SHARD, Packing.ROPE_A, Packing.ROPE_B, Packing.KV_SCALE},
@@ -60,6 +61,9 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
     fine &= _kinds(image, findings)
     known = fine
     fine &= _grids(image, findings)
+    if key.experts not in EXPERTS:
+        findings.field("V112", "key.experts", f"expected one of {', '.join(EXPERTS)}, found {key.experts!r}")
+        fine = False
     absent = {f.format for f in system.chip.mxm_formats if f.absent}
     if key.fmt in absent and not key.hypothetical:
         findings.field(
@@ -186,11 +190,12 @@ def _shared(image: Image, findings: Findings) -> None:
 
 def _tensor(t: Tensor, findings: Findings) -> bool:
     fine = whole(t.outputs, 1) and whole(t.inputs, 1) and whole(t.shard, 1) and whole(t.stack, 1)
+    fine = fine and whole(t.held, 0)
     if not fine:
         findings.field(
             "V112",
             f"tensor {t.name}",
-            f"expected positive sizes, found {t.stack} of [{t.outputs}, {t.inputs}] in {t.shard}",
+            f"expected positive sizes, found {t.stack} of [{t.outputs}, {t.inputs}] in {t.shard}, {t.held} held",
         )
     return fine
 
@@ -270,10 +275,11 @@ def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
                 ("p1", 0, r.p1),
             ]
         case Packing.SHARD:
-            beats = ceil_div(image.tensors[r.tensor].shard, LANES)
+            t = image.tensors[r.tensor]
             out = [
                 ("stride", BEAT_VECTORS, r.stride),
-                ("count", beats, r.count),
+                ("count", t.records * ceil_div(t.shard, LANES), r.count),
+                ("inputs of its tensor", 1, t.inputs),
                 ("p0", 0, r.p0),
                 ("p1", 0, r.p1),
             ]
@@ -292,7 +298,8 @@ def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
         case Packing.KV_SCALE:
             out = _scale_fields(image, r)
         case Packing.TILES:
-            out = [("p0", int(WEIGHTS[key.fmt]), r.p0), ("p1", 0, r.p1)]
+            known = {int(WEIGHTS[key.fmt]), int(Dtype.BF16)}  # which of them, the tensors of its pieces tell
+            out = [("p0", r.p0 if r.p0 in known else int(WEIGHTS[key.fmt]), r.p0), ("p1", 0, r.p1)]
         case _:
             out = [("p0", 0, r.p0), ("p1", 0, r.p1)]
     return out
@@ -356,15 +363,20 @@ def pieces_form(image: Image, findings: Findings) -> bool:
 
 
 def _pieces(image: Image, findings: Findings) -> None:
-    p, lanes = image.pieces.astype(np.int64), lanes_of(WEIGHTS[image.key.fmt])
+    p = image.pieces.astype(np.int64)
+    lanes, wrong = _types(image, p)
     vectors = np.array([r.stride for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
     count = np.array([r.count for r in image.regions], dtype=np.int64)[p[:, col.P_REGION]]
-    stack = np.array([t.stack for t in image.tensors], dtype=np.int64)[p[:, col.P_TENSOR]]
+    stack = np.array([t.records for t in image.tensors], dtype=np.int64)[p[:, col.P_TENSOR]]
     inputs, shard = (
         np.array([getattr(t, f) for t in image.tensors], dtype=np.int64) for f in ("inputs", "shard")
     )
     tensor = p[:, col.P_TENSOR]
     tests = (
+        (
+            wrong,
+            "the tiles of its region are of another type than its tensor's: 8 bits where it has scales, else bf16",
+        ),
         (_tile_ends(p, lanes) > vectors, "the tile ends beyond a record of its region"),
         (count != stack, "its region has another number of records than its tensor has matrices"),
         (p[:, col.P_LANE] + p[:, col.P_COLS] > LANES, f"the piece ends beyond lane {LANES}"),
@@ -379,6 +391,7 @@ def _pieces(image: Image, findings: Findings) -> None:
             findings.field("V100", f"pieces[{piece}]", text)
     _tiles(p, lanes, findings)
     _shards(image, set(np.unique(tensor).tolist()), findings)
+    _scales(image, findings)
     area = np.zeros(len(image.tensors), dtype=np.int64)
     np.add.at(area, tensor, p[:, col.P_ROWS] * p[:, col.P_COLS])
     for t in np.unique(tensor).tolist():
@@ -387,38 +400,84 @@ def _pieces(image: Image, findings: Findings) -> None:
                            f"expected pieces of {inputs[t] * shard[t]:_} elements, found {area[t]:_}")  # fmt: skip
 
 
+def _types(image: Image, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each piece the lanes of a vector of its tile, and whether its region is of another type than its tensor.
+
+    In 8 bits a tensor has scales, named after it; one without them (a router) is bf16 in every format.
+    """
+    names = {t.name for t in image.tensors}
+    own = int(WEIGHTS[image.key.fmt])
+    scaled = own in {Dtype.INT8, Dtype.E4M3}
+    of_tensor = np.array(
+        [own if not scaled or f"{t.name}.scale" in names else int(Dtype.BF16) for t in image.tensors],
+        np.int64,
+    )
+    of_region = np.array([r.p0 for r in image.regions], np.int64)[p[:, col.P_REGION]]
+    lanes = np.where(np.isin(of_region, (Dtype.INT8, Dtype.E4M3)), LANES, BF16_LANES)
+    return lanes, of_region != of_tensor[p[:, col.P_TENSOR]]
+
+
+def _scales(image: Image, findings: Findings) -> None:
+    """Scales are one an output of the matrix, or of each of a stack, that they are named after."""
+    by_name = {t.name: t for t in image.tensors}
+    for t in image.tensors:
+        of = by_name.get(t.name.removesuffix(".scale"), t)
+        expected = (of.outputs, of.stack, of.held)
+        if of is not t and (t.outputs, t.stack, t.held) != expected:
+            findings.field("V100", f"tensor {t.name}", "expected outputs, stack and held of {}, {} and {}, as its matrix has, "
+                           "found {}, {} and {}".format(*expected, t.outputs, t.stack, t.held))  # fmt: skip
+
+
+def _held(image: Image, i: int) -> int:
+    """Matrices of a stack that a rank holds whole: ⌈stack / chips⌉ where experts are parallel, else none."""
+    stack = image.tensors[i].stack
+    return ceil_div(stack, image.key.plan.chips) if image.key.experts == "parallel" and stack > 1 else 0
+
+
 def _shards(image: Image, cut: set[int], findings: Findings) -> None:
-    """Tiles hold ⌈outputs / chips⌉ outputs per rank, rows ⌈inputs / chips⌉ columns, a vector of lanes is whole."""
+    """Tiles hold ⌈outputs / chips⌉ outputs per rank, rows ⌈inputs / chips⌉ columns; vectors of lanes, held matrices are whole."""
     chips = image.key.plan.chips
-    rules = [(i, ceil_div(image.tensors[i].outputs, chips)) for i in sorted(cut)]
+
+    def share(i: int) -> int:
+        return ceil_div(image.tensors[i].outputs, 1 if _held(image, i) else chips)
+
+    rules = [(i, share(i)) for i in sorted(cut)]
     for r in image.regions:
         if r.packing == Packing.ROWS:
             rules.append((r.tensor, ceil_div(image.tensors[r.tensor].inputs, chips)))
         elif r.packing == Packing.SHARD:
-            rules.append((r.tensor, ceil_div(image.tensors[r.tensor].outputs, chips)))
+            rules.append((r.tensor, share(r.tensor)))
         elif r.packing == Packing.LANES:
             rules.append((r.tensor, image.tensors[r.tensor].inputs * image.tensors[r.tensor].outputs))
+    shares = {r.tensor for r in image.regions if r.packing == Packing.SHARD}
     for i, expected in rules:
         t = image.tensors[i]
-        if t.stack > 1 and i not in cut:
-            findings.field("V100", f"tensor {t.name}, stack", f"expected 1 outside tiles, found {t.stack}")
+        if t.stack > 1 and i not in cut | shares:
+            findings.field(
+                "V100", f"tensor {t.name}, stack", f"expected 1 outside tiles and shares, found {t.stack}"
+            )
+        if t.held != _held(image, i):
+            findings.field(
+                "V100", f"tensor {t.name}, held", f"expected {_held(image, i)} whole, found {t.held}"
+            )
         if t.shard != expected:
             findings.field("V100", f"tensor {t.name}, shard", f"expected {expected}, found {t.shard}")
 
 
-def _tile_ends(p: np.ndarray, vector_lanes: int) -> np.ndarray:
+def _tile_ends(p: np.ndarray, vector_lanes: np.ndarray) -> np.ndarray:
     """First vector after the tile of each piece: as many rows as its tallest piece, as many vectors as its last lane needs."""
     _, tile = np.unique(p[:, [col.P_REGION, col.P_VECTOR]], axis=0, return_inverse=True)
     tile = tile.reshape(-1)
     rows, lanes = (np.zeros(len(p), dtype=np.int64) for _ in range(2))
     np.maximum.at(rows, tile, p[:, col.P_ROWS])
     np.maximum.at(lanes, tile, p[:, col.P_LANE] + p[:, col.P_COLS])
-    return np.asarray(p[:, col.P_VECTOR] + (rows * -(-lanes // vector_lanes))[tile])
+    return np.asarray(p[:, col.P_VECTOR] + rows[tile] * -(-lanes[tile] // vector_lanes))
 
 
-def _tiles(p: np.ndarray, lanes: int, findings: Findings) -> None:
+def _tiles(p: np.ndarray, lanes: np.ndarray, findings: Findings) -> None:
     """Pieces of one tile have their own lanes; tiles follow each other."""
-    p = p[np.lexsort((p[:, col.P_LANE], p[:, col.P_VECTOR], p[:, col.P_REGION]))]
+    order = np.lexsort((p[:, col.P_LANE], p[:, col.P_VECTOR], p[:, col.P_REGION]))
+    p, lanes = p[order], lanes[order]
     a, b = p[:-1], p[1:]
     region = a[:, col.P_REGION] == b[:, col.P_REGION]
     tile = region & (a[:, col.P_VECTOR] == b[:, col.P_VECTOR])

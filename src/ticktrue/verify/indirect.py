@@ -3,7 +3,7 @@
 import numpy as np
 
 from ticktrue.isa import Op, RegFn
-from ticktrue.isa.ops import BLOCK, ROPE_ROWS
+from ticktrue.isa.ops import BLOCK, EXPERT_FNS, ROPE_ROWS
 from ticktrue.program import Image, Packing, RegionClass, StepKind
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
@@ -20,7 +20,9 @@ _LEGAL = (
     (Op.GATHER, RegFn.P_MOD, (RegionClass.CONST,)),
     (Op.GATHER, RegFn.LAST, (RegionClass.SCRATCH, RegionClass.INBOX)),
     (Op.SCATTER, RegFn.KV, (RegionClass.STATE,)),
-    (Op.GATHER, RegFn.EXPERT, (RegionClass.WEIGHT,)),
+    (Op.GATHER, RegFn.EXPERT, (RegionClass.WEIGHT, RegionClass.CONST, RegionClass.INBOX)),
+    (Op.GATHER, RegFn.EXPERT_HOME, (RegionClass.INBOX,)),
+    (Op.GATHER, RegFn.EXPERT_LOCAL, (RegionClass.WEIGHT, RegionClass.CONST)),
 )
 _TOKEN_FUNCTIONS = (RegFn.TOKEN, RegFn.P_DIV, RegFn.P_MOD, RegFn.KV)
 
@@ -84,6 +86,8 @@ def _functions(s: Stored, findings: Findings) -> None:
     legal: Mask = plain & (fn == RegFn.NONE)
     for an_op, a_fn, classes in _LEGAL:
         inside = np.isin(cls, [int(c) for c in classes])
+        if a_fn in EXPERT_FNS:
+            inside &= (cls != RegionClass.CONST) | _stacked(s)
         # a SCATTER outside state is V116, not a matter of its register
         legal |= (op == an_op) & (fn == a_fn) & (inside | (op == Op.SCATTER))
     s.each(findings, "V122", ~legal, "register function {} is not legal in this op and region", fn)
@@ -101,10 +105,18 @@ def _functions(s: Stored, findings: Findings) -> None:
     _experts(s, findings)
 
 
+def _stacked(s: Stored) -> Mask:
+    """Rows in a region of shares of a stack: the scales of experts, the one constant that an expert register names."""
+    tensors = s.image.tensors
+    found = [r.packing == Packing.SHARD and tensors[r.tensor].stack > 1 for r in s.regions]
+    of_row: Mask = np.array([*found, False])[s.v[:, col.V_REGION]]
+    return of_row
+
+
 def _experts(s: Stored, findings: Findings) -> None:
     """Expert registers exist for the token rows of a step; a row that names one has an event or round for each."""
     rows, first = s.timetable.kind.slots * s.timetable.kind.tokens, s.v[:, col.V_A0]
-    read = (s.op == Op.GATHER) & (s.t[:, col.T_REGFN] == RegFn.EXPERT)
+    read = (s.op == Op.GATHER) & np.isin(s.t[:, col.T_REGFN], EXPERT_FNS)
     written = s.op == Op.LATCH
     last = first + np.where(read, s.t[:, col.T_M], s.t[:, col.T_N] * s.t[:, col.T_M]) - 1
     s.each(findings, "V122", (read | written) & ((first < 0) | (last >= rows)),
@@ -112,6 +124,32 @@ def _experts(s: Stored, findings: Findings) -> None:
     rank, most = s.v[:, col.V_A1], int(s.t[_choices(s), col.T_X0].max(initial=0))
     s.each(findings, "V122", read & ((rank < 0) | (rank >= most)),
            f"takes the expert register of rank {{}}, where {most} are written", rank)  # fmt: skip
+    held, of = s.v[:, col.V_A2], _held(s)
+    whole = read & (s.t[:, col.T_REGFN] != RegFn.EXPERT)
+    s.each(
+        findings,
+        "V122",
+        whole & (held != of),
+        f"expected the {of} whole experts of a chip (a2), found {{}}",
+        held,
+    )
+
+
+def _held(s: Stored) -> int:
+    """Whole experts on a chip, as the image's tensors say; 0 where each is cut over all chips."""
+    return max((t.held for t in s.image.tensors), default=0)
+
+
+def expert_values(fn: Int64, held: Int64, experts: int) -> Int64:
+    """How many values a function of an expert register has, of `experts` that it may name; 1 for any other function."""
+    of = np.maximum(held, 1)
+    homes = -(-experts // of)
+    values = np.select(
+        [fn == RegFn.EXPERT, fn == RegFn.EXPERT_HOME, fn == RegFn.EXPERT_LOCAL],
+        [np.full_like(fn, experts), homes, np.minimum(of, experts)],
+        np.ones_like(fn),
+    )
+    return np.asarray(values, dtype=np.int64)
 
 
 def _choices(s: Stored) -> Int64:
@@ -144,7 +182,8 @@ def _reach(s: Stored, findings: Findings) -> None:
     t, v, memory = s.t, s.v, MEMORY[s.op]
     plan = s.image.key.plan
     top = greatest(s.image, s.timetable.kind)[t[:, col.T_REGFN]]
-    top = np.where(t[:, col.T_REGFN] == RegFn.EXPERT, int(v[_choices(s), col.V_A0].max(initial=1)) - 1, top)
+    experts = int(v[_choices(s), col.V_A0].max(initial=1))
+    top = np.maximum(top, expert_values(t[:, col.T_REGFN], v[:, col.V_A2], experts) - 1)
     place = greatest_place(s.image, s.timetable.kind, t[:, col.T_PATTERN], v[:, col.V_A1])
     top = np.where(t[:, col.T_REGFN] == RegFn.KV, place, top)
     sizes = np.array([plan.ranks(k) for k in range(plan.patterns)], dtype=np.int64)

@@ -11,7 +11,7 @@ from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.units import ceil_div
 from ticktrue.verify import memory_kernel as k
-from ticktrue.verify.indirect import greatest, greatest_place
+from ticktrue.verify.indirect import expert_values, greatest, greatest_place
 from ticktrue.verify.memory_kernel import walk
 from ticktrue.verify.scope import Scope
 from ticktrue.verify.shape import OUTPUT_VECTORS
@@ -90,6 +90,9 @@ def _accesses(scope: Scope, space: _Space) -> tuple[Int64, Int64]:
                        (k.A_W, col.C_W)):  # fmt: skip
         a[:, to] = r[:, source]
     values = greatest(scope.image, scope.timetable.kind)[r[:, col.C_REGFN]] + 1
+    choices = rows[rows[rows[:, col.C_OP] == Op.LATCH, col.C_S0], col.C_A0]
+    named = expert_values(r[:, col.C_REGFN], r[:, col.C_A2], int(choices.max(initial=1)))
+    values = np.maximum(values, named)
     places = greatest_place(scope.image, scope.timetable.kind, r[:, col.C_PATTERN], r[:, col.C_A1]) + 1
     a[:, k.A_VALUES] = np.where(r[:, col.C_REGFN] == RegFn.KV, places, values)
     a[:, k.A_END] = r[:, col.C_ISSUE] + r[:, col.C_SPAN]

@@ -6,7 +6,8 @@ queue, a GATHER those it names from its first to its last event. Every chip has 
 
 import numpy as np
 
-from ticktrue.isa import Op, RegFn
+from ticktrue.isa import Op
+from ticktrue.isa.ops import EXPERT_FNS
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.verify.scope import Scope
@@ -16,7 +17,7 @@ def check_registers(scope: Scope) -> None:
     """Finds GATHERs of a register that nothing has written, or that is being written, and LATCHes that overlap others."""
     rows = scope.rows
     latch = rows[:, col.C_OP] == Op.LATCH
-    used = np.flatnonzero(latch | (rows[:, col.C_REGFN] == RegFn.EXPERT))
+    used = np.flatnonzero(latch | np.isin(rows[:, col.C_REGFN], EXPERT_FNS))
     # writes before reads of one cycle, so that what arrives too late is seen as an overlap
     used = used[np.lexsort((used, ~latch[used], rows[used, col.C_ISSUE]))]
     end, visible = _ends(scope)

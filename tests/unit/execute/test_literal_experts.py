@@ -14,14 +14,24 @@ from ticktrue.program import StepKind
 
 
 @pytest.mark.parametrize(
-    ("chips", "tokens", "slots", "fmt", "per_token"),
-    [(2, 4, 1, "bf16", 2), (1, 2, 2, "f32", 3), (4, 1, 1, "f32", 1), (8, 2, 1, "bf16", 2)],
+    ("chips", "tokens", "slots", "fmt", "per_token", "experts"),
+    [
+        (2, 4, 1, "bf16", 2, "cut"),
+        (1, 2, 2, "f32", 3, "cut"),
+        (4, 1, 1, "f32", 1, "cut"),
+        (8, 2, 1, "bf16", 2, "cut"),
+        (2, 4, 1, "int8", 2, "cut"),
+        (4, 2, 2, "fp8", 3, "cut"),
+        (2, 4, 1, "bf16", 2, "parallel"),
+        (4, 2, 2, "int8", 3, "parallel"),
+        (1, 2, 1, "fp8", 2, "parallel"),
+    ],
 )
 def test_every_byte_of_memory_is_equal_after_each_step(
-    tmp_path: Path, chips: int, tokens: int, slots: int, fmt: str, per_token: int
+    tmp_path: Path, chips: int, tokens: int, slots: int, fmt: str, per_token: int, experts: str
 ) -> None:
     model = load_model(str(write_family(tmp_path / "m", "qwen3_moe", 2, num_experts_per_tok=per_token)))
-    s = Stepper.make(model.spec, model.weights(), chips, fmt, 130, slots=slots)
+    s = Stepper.make(model.spec, model.weights(), chips, fmt, 130, slots=slots, experts=experts)
     timetable = s.timetable(StepKind(tokens, slots, 2, "all", "chip"))
     fast, plain = (Machine(s.image, s.weights, s.system) for _ in range(2))
     literal = Literal(s.image, timetable, s.system, plain.memory)
