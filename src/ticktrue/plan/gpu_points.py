@@ -1,0 +1,317 @@
+"""Published decode speeds of GPUs at batch 1, predicted: the rows that `ticktrue validate` prints for the GPU model.
+
+One row sets constants, Llama-2-7B in bf16 on one A100: the kernel overhead of every GPU is what it takes beyond its bytes, at
+the bandwidth efficiency that the same page states. All others were in sight when the model was written, but set nothing.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from ticktrue.hw import load_gpu
+from ticktrue.model import Family, ModelSpec
+from ticktrue.model.count import known_spec
+from ticktrue.plan.demand import Steps
+from ticktrue.plan.formats import BF16, Formats
+from ticktrue.plan.gpu import GpuTime, require_fit, step_time
+from ticktrue.plan.rows import Row, RowKind
+from ticktrue.plan.traffic import EVERY, KvPiece, Piece, Traffic, traffic
+
+_INT8 = Formats(attention="int8", ffn="int8", head="int8")
+_INT4 = Formats(attention="int4", ffn="int4", head="int4")
+_NVFP4_FFN = Formats(ffn="nvfp4")
+_NVFP4_FFN_FP8_KV = Formats(ffn="nvfp4", kv="fp8")
+
+LLAMA2_7B = ModelSpec(
+    family=Family.LLAMA,
+    name="llama-2-7b",
+    layers=32,
+    hidden=4_096,
+    heads=32,
+    kv_heads=32,
+    head_dim=128,
+    ffn=11_008,
+    vocab=32_000,
+    rope_theta=1e4,
+    rms_eps=1e-5,
+    max_positions=4_096,
+)
+LLAMA2_70B = replace(LLAMA2_7B, name="llama-2-70b", layers=80, hidden=8_192, heads=64, kv_heads=8, ffn=28_672)
+LLAMA32_1B = replace(
+    LLAMA2_7B,
+    name="llama-3.2-1b",
+    layers=16,
+    hidden=2_048,
+    kv_heads=8,
+    head_dim=64,
+    ffn=8_192,
+    vocab=128_256,
+    tied_embeddings=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a figure was read."""
+
+    key: str
+    date: str
+    conditions: str
+
+
+GPTFAST = Source(
+    "gpt-fast README @0f925b5", "2024", "prompt of 5 tokens, 200 new ones; GPUs limited to 330 W, no NVSwitch"
+)
+IBM = Source(
+    "pytorch.org, PyTorch compile to speed up inference on Llama 2 (IBM)",
+    "2023-11",
+    "lengths not read: 512 taken",
+)
+TRTLLM = Source("TensorRT-LLM tech blog 1", "2025-05", "1k in, 2k out: context 2,048; EP2 x TP4 taken as TP8")
+VLLM = Source(
+    "vLLM pull request 41745, comment of 2026-05-05", "2026-05-05", "mean of 251 in, 524 out: context 513"
+)
+SGLANG = Source(
+    "SGLang pull request 31216",
+    "2026-07-14",
+    "1,000 in, 1,000 out: context 1,500; kernel overhead as on NVIDIA GPUs",
+)
+HAZY = Source(
+    "Hazy Research, Look Ma, No Bubbles",
+    "2025-05-27",
+    "32 in, 128 out; the share of 3.35 TB/s over our bytes",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Drafting before a verify step: `passes` of a draft model, one after another."""
+
+    model: Traffic
+    passes: int
+    formats: Formats = BF16
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One published speed in tokens/s. `length`: tokens per verify step, as published; 1 without speculation."""
+
+    name: str
+    model: Traffic
+    gpu: str
+    published: float
+    source: Source
+    kind: RowKind = "check"
+    formats: Formats = BF16
+    steps: Steps = field(default_factory=Steps)
+    length: float = 1.0
+    draft: Draft | None = None
+    note: str = ""
+
+
+def gpu_rows() -> tuple[Row, ...]:
+    """All points, predicted. The first is the fit."""
+    return tuple(_row(point) for point in points())
+
+
+def points() -> tuple[Point, ...]:
+    """The published figures, by source."""
+    return (*_gpt_fast(), *_engines(), *_deepseek(), *_gemma(), *_megakernel())
+
+
+LEFT_OUT: tuple[tuple[str, str], ...] = (
+    (
+        "8 x B200, Llama 4 Maverick with EAGLE-3, > 1,000 tokens/s (NVIDIA, 2025-05-22)",
+        "a lower bound whose acceptance length is not published, and no shape of the model comes with the package",
+    ),
+    (
+        "8 x B200, DeepSeek-R1, the other steps of the same blog (73 to 249 and 299, 340)",
+        "states of one engine in the making; its first, its last without speculation and two with it are here",
+    ),
+)
+
+
+def predict(point: Point) -> GpuTime:
+    """The time of the point's verify or decode step, drafting left out; refuses what does not fit."""
+    gpu = load_gpu(point.gpu)
+    time = step_time(point.model, gpu, point.formats, point.steps)
+    require_fit(gpu, time)
+    return time
+
+
+def kernel_overhead_ns(point: Point) -> float:
+    """The overhead per kernel that would make the prediction of a point exact: how the fit row sets it."""
+    best = predict(point).best
+    rest = point.length / point.published - float(best.total_s - best.overhead_s)
+    return rest / point.model.kernels * 1e9
+
+
+def _row(point: Point) -> Row:
+    time = predict(point)
+    seconds = [float(parts.total_s) for parts in (time.best, time.low, time.high)]
+    if point.draft is not None:
+        steps = replace(point.steps, tokens=1, logits=1)
+        draft = step_time(point.draft.model, load_gpu(point.gpu), point.draft.formats, steps)
+        for i, parts in enumerate((draft.best, draft.low, draft.high)):
+            seconds[i] += point.draft.passes * float(parts.total_s)
+    best, fast, slow = (point.length / s for s in seconds)
+    speculation = f"acceptance length {point.length}" if point.length != 1.0 else ""
+    note = "; ".join(text for text in (point.source.conditions, point.note) if text)
+    degree = int(point.steps.arrays["gpus"])
+    return Row(
+        name=point.name,
+        system=f"{degree} x {point.gpu}",
+        kind=point.kind,
+        unit="tokens/s",
+        published=point.published,
+        best=best,
+        low=slow,
+        high=fast,
+        source=point.source.key,
+        date=point.source.date,
+        inputs=speculation,
+        note=note,
+    )
+
+
+def _gpt_fast() -> tuple[Point, ...]:
+    """All rows of its tables without speculation on NVIDIA GPUs. Each GPU has the whole head, as its bandwidth column shows."""
+    small, large = traffic(LLAMA2_7B), traffic(LLAMA2_70B)
+
+    def point(
+        model: Traffic, gpus: int, published: float, fmt: str = "bf16", kind: RowKind = "check"
+    ) -> Point:
+        name = "Llama-2-7B" if model is small else "Llama-2-70B"
+        return Point(
+            name=f"{name} {fmt}",
+            model=model,
+            gpu="a100",
+            published=published,
+            source=GPTFAST,
+            kind=kind,
+            formats={"bf16": BF16, "int8": _INT8, "int4": _INT4}[fmt],
+            steps=Steps(gpus=gpus, context=205, whole_head=True),
+        )
+
+    return (
+        point(small, 1, 104.9, kind="fit"),
+        point(small, 1, 155.58, "int8"),
+        point(small, 1, 196.80, "int4"),
+        point(large, 1, 19.13, "int8"),
+        point(large, 1, 25.25, "int4"),
+        point(small, 2, 168.84),
+        point(small, 4, 254.02),
+        point(small, 8, 328.43),
+        point(large, 2, 21.32),
+        point(large, 4, 38.01),
+        point(large, 8, 62.50),
+        point(large, 8, 80.44, "int8"),
+        point(large, 8, 90.77, "int4"),
+    )
+
+
+def _engines() -> tuple[Point, ...]:
+    return (
+        Point(
+            name="Llama-2-70B fp16, torch.compile",
+            model=traffic(LLAMA2_70B),
+            gpu="a100",
+            published=1 / 0.029,
+            source=IBM,
+            steps=Steps(gpus=8, context=512),
+            note="published as 29 ms per token",
+        ),
+        Point(
+            name="Gemma 4 31B bf16, SGLang",
+            model=traffic(known_spec("gemma-4-31b")),
+            gpu="mi300x",
+            published=1 / 0.02149,
+            source=SGLANG,
+            steps=Steps(context=1_500),
+            note="published as 21.49 ms per token",
+        ),
+    )
+
+
+def _deepseek() -> tuple[Point, ...]:
+    """DeepSeek-R1 has DeepSeek-V3's shape. Attention, head and cache in bf16, feed-forward in NVFP4, the MTP layer in bf16."""
+    spec = known_spec("deepseek-v3")
+    assert spec.experts is not None  # noqa: S101, the shape comes with the package
+    layer = traffic(replace(spec, layers=1, experts=replace(spec.experts, dense_layers=0)))
+
+    def point(name: str, published: float, length: float = 1.0, passes: int = 0) -> Point:
+        return Point(
+            name=f"DeepSeek-R1 nvfp4, {name}",
+            model=traffic(spec),
+            gpu="b200",
+            published=published,
+            source=TRTLLM,
+            formats=_NVFP4_FFN,
+            steps=Steps(gpus=8, context=2_048, tokens=1 + passes, logits=1 + passes),
+            length=length,
+            draft=Draft(layer, passes) if passes else None,
+            note="the MTP layer without its product of two hidden states" if passes else "",
+        )
+
+    return (
+        point("first state of the engine", 67.0),
+        point("last state, without MTP", 111.0),
+        point("MTP 3", 253.0, 2.82, 3),
+        point("MTP 3, relaxed acceptance", 368.0, 3.06, 3),
+    )
+
+
+def _gemma() -> tuple[Point, ...]:
+    """Drafter: 4 layers, 0.47 B parameters, no cache of its own; it reads the target's last layers of each kind."""
+    target = traffic(known_spec("gemma-4-31b"))
+    drafter = Traffic(
+        hidden=1_024,
+        vocab=262_144,
+        layers=4,
+        pieces=(Piece("ffn", 470_000_000, EVERY),),
+        kv=(KvPiece(8_192, 1_024, EVERY), KvPiece(4_096, 0, EVERY)),
+        attention=(),
+        embedding=0,
+        tied=True,
+        experts=(0, 0),
+        kernels=4 * 12 + 4 + 2,
+        heads=32,
+        kv_heads=(),
+    )
+
+    def point(name: str, published: float, length: float, formats: Formats) -> Point:
+        return Point(
+            name=f"Gemma 4 31B {name}, MTP 7",
+            model=target,
+            gpu="b300",
+            published=published,
+            source=VLLM,
+            formats=formats,
+            steps=Steps(context=513, tokens=8, logits=8),
+            length=length,
+            draft=Draft(drafter, 7),
+        )
+
+    return (
+        point("bf16", 305.0, 5.37, BF16),
+        point("nvfp4 feed-forward", 350.0, 5.19, _NVFP4_FFN_FP8_KV),
+    )
+
+
+def _megakernel() -> tuple[Point, ...]:
+    """Shares of the memory's peak rate as speeds: engines reach half of it at most, one kernel for the whole step 78 %."""
+    model = traffic(LLAMA32_1B)
+    steps = Steps(context=112)
+    read = sum(piece.elements for piece in model.pieces) * 2 + 112 * model.kv[0].elements * 2
+    whole = load_gpu("h100").fact("memory_bytes_per_second").value / read
+
+    def point(name: str, share: float) -> Point:
+        return Point(
+            name=f"Llama-3.2-1B bf16, {name}",
+            model=model,
+            gpu="h100",
+            published=share * whole,
+            source=HAZY,
+            kind="upper bound",
+            steps=steps,
+        )
+
+    return (point("vLLM and SGLang, 50 % of bandwidth", 0.5), point("one kernel, 78 % of bandwidth", 0.78))
