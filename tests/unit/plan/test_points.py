@@ -6,7 +6,7 @@ import pytest
 
 from ticktrue.hw import list_gpus, load_gpu
 from ticktrue.plan.gpu import step_time
-from ticktrue.plan.gpu_points import LEFT_OUT, gpu_rows, kernel_overhead_ns, points
+from ticktrue.plan.gpu_points import LEFT_OUT, SOURCES, gpu_rows, kernel_overhead_ns, points
 from ticktrue.plan.rows import Row, coverage, markdown_table
 
 ROOT = Path(__file__).parents[3]
@@ -110,4 +110,11 @@ def test_the_page_has_the_computed_table_and_coverage() -> None:
         f" the median range a factor of {found.median_width:.1f}."
     )
     assert text in page
+    apart = coverage(r for r in ROWS if r.source != ROWS[0].source)
+    assert (
+        f"own page: {apart.inside} of {apart.rows}, {apart.median_error:.0%}, {apart.median_width:.1f}."
+        in page
+    )
     assert all(title in page for title, _ in LEFT_OUT)
+    assert all(source.url in page and source.conditions in page for source in SOURCES)
+    assert {point.source for point in POINTS} == set(SOURCES)
