@@ -1,4 +1,4 @@
-"""Published decode speeds of GPUs at batch 1, predicted: the rows that `ticktrue validate` prints for the GPU model.
+"""Published decode speeds of GPUs, most at batch 1, predicted: the rows that `ticktrue validate` prints for the GPU model.
 
 One row sets constants, Llama-2-7B in bf16 on one A100: the kernel overhead of every GPU is what it takes beyond its bytes, at
 the bandwidth efficiency that the same page states. All others were in sight when the model was written, but set nothing.
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ticktrue.hw import load_gpu
 from ticktrue.model import Family, ModelSpec
 from ticktrue.model.count import known_spec
-from ticktrue.plan.demand import Steps
+from ticktrue.plan.demand import Steps, prefill_steps
 from ticktrue.plan.formats import BF16, Formats
 from ticktrue.plan.gpu import GpuTime, require_fit, step_time
 from ticktrue.plan.rows import Row, RowKind
@@ -106,17 +106,21 @@ SOURCES = (GPTFAST, IBM, TRTLLM, VLLM, SGLANG, HAZY)
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """Drafting before a verify step: `passes` of a draft model, one after another."""
+class Also:
+    """Other steps in the same time: a draft model's passes before a verify step, or prefills of a batch's next requests.
+
+    `times` of them for each step of the point, on average.
+    """
 
     model: Traffic
-    passes: int
+    steps: Steps
+    times: float
     formats: Formats = BF16
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One published speed in tokens/s. `length`: tokens per verify step, as published; 1 without speculation."""
+    """One published speed in tokens/s of one user. `length`: tokens per verify step, as published; 1 without speculation."""
 
     name: str
     model: Traffic
@@ -127,7 +131,7 @@ class Point:
     formats: Formats = BF16
     steps: Steps = field(default_factory=Steps)
     length: float = 1.0
-    draft: Draft | None = None
+    also: Also | None = None
     note: str = ""
 
 
@@ -147,6 +151,10 @@ LEFT_OUT: tuple[tuple[str, str], ...] = (
         "a lower bound whose acceptance length is not published, and no shape of the model comes with the package",
     ),
     (
+        "1 x MI300X, Gemma 4 31B, batches of 256 and more (SGLang pull request 31216)",
+        "its output per second no longer grows and the first token takes 40 s: requests wait, and no step's time shows",
+    ),
+    (
         "8 x B200, DeepSeek-R1, the other steps of the same blog (73 to 249 and 299, 340)",
         "states of one engine in the making; its first, one without speculation and two with it are here",
     ),
@@ -154,7 +162,7 @@ LEFT_OUT: tuple[tuple[str, str], ...] = (
 
 
 def predict(point: Point) -> GpuTime:
-    """The time of the point's verify or decode step, drafting left out; refuses what does not fit."""
+    """The time of the point's verify or decode step alone; refuses what does not fit."""
     gpu = load_gpu(point.gpu)
     time = step_time(point.model, gpu, point.formats, point.steps)
     require_fit(gpu, time)
@@ -171,11 +179,10 @@ def kernel_overhead_ns(point: Point) -> float:
 def _row(point: Point) -> Row:
     time = predict(point)
     seconds = [float(parts.total_s) for parts in (time.best, time.low, time.high)]
-    if point.draft is not None:
-        steps = replace(point.steps, tokens=1, logits=1)
-        draft = step_time(point.draft.model, load_gpu(point.gpu), point.draft.formats, steps)
-        for i, parts in enumerate((draft.best, draft.low, draft.high)):
-            seconds[i] += point.draft.passes * float(parts.total_s)
+    if point.also is not None:
+        other = step_time(point.also.model, load_gpu(point.gpu), point.also.formats, point.also.steps)
+        for i, parts in enumerate((other.best, other.low, other.high)):
+            seconds[i] += point.also.times * float(parts.total_s)
     best, fast, slow = (point.length / s for s in seconds)
     speculation = f"acceptance length {point.length}" if point.length != 1.0 else ""
     note = "; ".join(text for text in (point.source.conditions, point.note) if text)
@@ -233,25 +240,36 @@ def _gpt_fast() -> tuple[Point, ...]:
 
 
 def _engines() -> tuple[Point, ...]:
+    """Llama-2-70B in another engine, and Gemma 4 31B alone and in batches: a slot takes a new request each 1,000 tokens."""
+    gemma = traffic(known_spec("gemma-4-31b"))
+
+    def batch(size: int, milliseconds: float) -> Point:
+        refill = Also(gemma, prefill_steps(1, 1, 1_000), size / 1_000)
+        return Point(
+            name=f"Gemma 4 31B bf16, batch {size}",
+            model=gemma,
+            gpu="mi300x",
+            published=1_000 / milliseconds,
+            source=SGLANG,
+            steps=Steps(batch=size, context=1_500),
+            also=refill if size > 1 else None,
+            note=f"published as {milliseconds} ms per token"
+            + ("; with the prefills of next requests" if size > 1 else ""),
+        )
+
     return (
         Point(
             name="Llama-2-70B fp16, torch.compile",
             model=traffic(LLAMA2_70B),
             gpu="a100",
-            published=1 / 0.029,
+            published=1_000 / 29,
             source=IBM,
             steps=Steps(gpus=8, context=512),
             note="published as 29 ms per token",
         ),
-        Point(
-            name="Gemma 4 31B bf16, SGLang",
-            model=traffic(known_spec("gemma-4-31b")),
-            gpu="mi300x",
-            published=1 / 0.02149,
-            source=SGLANG,
-            steps=Steps(context=1_500),
-            note="published as 21.49 ms per token",
-        ),
+        batch(1, 21.49),
+        batch(16, 31.45),
+        batch(64, 62.93),
     )
 
 
@@ -271,7 +289,7 @@ def _deepseek() -> tuple[Point, ...]:
             formats=_NVFP4_FFN,
             steps=Steps(gpus=8, context=2_048, tokens=1 + passes, logits=1 + passes),
             length=length,
-            draft=Draft(layer, passes) if passes else None,
+            also=Also(layer, Steps(gpus=8, context=2_048), passes) if passes else None,
             note="the MTP layer without its product of two hidden states" if passes else "",
         )
 
@@ -311,7 +329,7 @@ def _gemma() -> tuple[Point, ...]:
             formats=formats,
             steps=Steps(context=513, tokens=8, logits=8),
             length=length,
-            draft=Draft(drafter, 7),
+            also=Also(drafter, Steps(context=513), 7),
         )
 
     return (

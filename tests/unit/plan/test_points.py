@@ -31,13 +31,13 @@ def test_one_row_is_the_fit_and_it_sets_the_kernel_overhead() -> None:
 
 def test_no_check_sets_a_constant() -> None:
     """The fit's own bandwidth efficiency is stated by its page; no fact but the kernel overhead equals what a row would set."""
-    set_by_rows = {round(kernel_overhead_ns(p)) for p in POINTS[1:] if p.draft is None}
+    set_by_rows = {round(kernel_overhead_ns(p)) for p in POINTS[1:] if p.also is None}
     assert load_gpu("a100").fact("kernel_overhead_ns").value not in set_by_rows
     assert load_gpu("a100").fact("bandwidth_efficiency").value == round(1_700 / 2_039, 3)
 
 
 def test_at_least_five_checks_are_without_speculation() -> None:
-    assert sum(p.kind == "check" and p.length == 1.0 and p.draft is None for p in POINTS) >= 5
+    assert sum(p.kind == "check" and p.length == 1.0 and p.also is None for p in POINTS) >= 5
     assert {r.kind for r in ROWS} == {"fit", "check", "upper bound"}
 
 
@@ -48,7 +48,8 @@ def test_rows_are_sourced_and_ordered(at: int) -> None:
     assert r.source
     assert r.date.startswith("20")
     assert r.note
-    assert (p.length == 1.0) == (p.draft is None) == (r.inputs == "")
+    assert (p.length == 1.0) == (r.inputs == "")
+    assert p.length == 1.0 or p.also is not None
     assert r.residual == pytest.approx((r.best - r.published) / r.published)
 
 
@@ -58,12 +59,16 @@ def test_a_row_without_speculation_is_the_inverse_of_the_step_s_time() -> None:
     assert ROWS[5].high == pytest.approx(1 / float(found.low.total_s))  # the least time is the greatest speed
 
 
-def test_a_row_with_speculation_adds_the_drafts() -> None:
-    at = next(i for i, p in enumerate(POINTS) if p.draft is not None)
-    point = POINTS[at]
-    verify = float(step_time(point.model, load_gpu(point.gpu), point.formats, point.steps).best.total_s)
-    assert ROWS[at].best < point.length / verify
-    assert point.steps.arrays["tokens"] == point.draft.passes + 1
+@pytest.mark.parametrize("at", [i for i, p in enumerate(POINTS) if p.also is not None])
+def test_a_row_adds_its_drafts_or_prefills(at: int) -> None:
+    point, gpu = POINTS[at], load_gpu(POINTS[at].gpu)
+    step = float(step_time(point.model, gpu, point.formats, point.steps).best.total_s)
+    other = float(step_time(point.also.model, gpu, point.also.formats, point.also.steps).best.total_s)
+    assert ROWS[at].best == pytest.approx(point.length / (step + point.also.times * other))
+    if point.length > 1:
+        assert point.steps.arrays["tokens"] == point.steps.arrays["logits"] == point.also.times + 1
+    else:
+        assert point.also.times == point.steps.arrays["batch"] / 1_000
 
 
 @pytest.mark.parametrize(
