@@ -27,7 +27,7 @@ class Stepper:
         spec: ModelSpec, weights: Weights, chips: int, fmt: str = "bf16", max_context: int = 1300,
         on: str = "groq3-lpx-tray", **more: object,
     ) -> "Stepper":  # fmt: skip
-        """`more`: slots, t_max and kv of `Options`."""
+        """`more`: slots, t_max, kv and heads of `Options`."""
         system = load_system(on).subset(chips)
         options = Options(fmt, max_context, hypothetical=fmt == "f32", **more)
         return Stepper(spec, weights, system, compile_image(spec, system, options))
@@ -98,12 +98,12 @@ class Stepper:
 
         Of a sliding layer only the positions that the ring still holds are filled in, the others stay zero.
         """
-        key, plan = self.image.key, self.image.key.plan
+        key = self.image.key
         out: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         f32 = key.fmt == "f32"
         for layer in range(self.spec.layers):
-            of = key.of_layer(layer)
-            d, width = of.head_dim, of.kv_heads // plan.h * of.head_dim
+            of, grid = key.of_layer(layer), key.grid_of(layer)
+            d, width = of.head_dim, of.kv_heads // grid.h * of.head_dim
             for which in range(2):
                 full = np.zeros((positions, of.kv_heads * d), dtype=np.float32)
                 first = max(0, positions - of.window) if of.ring else 0
@@ -115,9 +115,9 @@ class Stepper:
                     base = slot * (region.count // key.slots)
                     for p in range(first, positions):
                         block = p // 64 % of.ring if of.ring else p // 64
-                        place = base + (block // plan.cp) * 64 + p % 64
-                        for hg in range(plan.h):
-                            chip = hg * plan.cp + block % plan.cp
+                        place = base + (block // grid.cp) * 64 + p % 64
+                        for hg in range(grid.h):
+                            chip = hg * grid.cp + block % grid.cp
                             at = machine.memory.vector(chip, region) + place * region.stride
                             words = machine.memory.words[at * 160 : (at + region.stride) * 160]
                             values = (

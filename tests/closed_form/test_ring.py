@@ -37,8 +37,8 @@ def state(machine: Machine, name: str, chip: int) -> np.ndarray:
 
 def test_the_ring_by_hand() -> None:
     s = stepper()
-    plan, (kind,) = s.image.key.plan, s.image.key.attention
-    assert (plan.h, plan.cp, kind.window, kind.ring) == (2, 2, 100, 4)
+    (grid,), (kind,) = s.image.key.plan.grids, s.image.key.attention
+    assert (grid.h, grid.cp, kind.window, kind.ring) == (2, 2, 100, 4)
     counts = {r.name: (r.stride, r.count) for r in s.image.regions if r.packing.name == "KV"}
     assert counts == {"L0.k0": (1, 256), "L0.v0": (1, 256)}  # two slots of 128 positions on each chip
 

@@ -54,7 +54,7 @@ def test_structure_lists_every_folder():
     assert folders <= listed
     layers = re.search(r"^`(cli > .+?)`$", page, re.MULTILINE | re.DOTALL)
     assert layers
-    assert set(re.findall(r"[a-z]+", layers[1])) == folders | {"units", "errors"}
+    assert set(re.findall(r"[a-z]+", layers[1])) == folders | {"units", "cores", "errors"}
 
 
 def test_glossary_names_identifiers_that_exist():

@@ -37,18 +37,18 @@ CONTEXT = 150
 COUNT = 70
 ALL, CONTEXTS, HEADS = col.BASES
 CASES = [
-    ("kv3", "tiny-rack", Plan(8, 1, 8, 4), (ALL, CONTEXTS)),
-    ("kv3", "tiny-rack", Plan(12, 3, 4, 4), (ALL,)),
-    ("kv2", "tiny-rack", Plan(8, 2, 4, 4), (ALL,)),
-    ("kv4", "tiny-rack", Plan(8, 4, 2, 4), (ALL, HEADS)),
-    ("kv3", "tiny-rack", Plan(24, 3, 8, 4), (ALL, CONTEXTS)),
-    ("mha", "tiny-rack", Plan(8, 1, 8, 4), (ALL, CONTEXTS)),
-    ("mha", "groq3-lpx-tray", Plan(2, 1, 2), ()),
-    ("kv3", "groq3-lpx", Plan(32, 1, 32, 16), (ALL, CONTEXTS)),
-    ("kv4", "groq3-lpx-two-hop", Plan(32, 4, 8, 16), (ALL, HEADS)),
-    ("kv2", "groq3-lpx-32x8", Plan(32, 2, 16, 8), (ALL, CONTEXTS)),
-    ("kv4", "groq3-lpx", Plan(64, 4, 16, 16), (ALL,)),
-    ("kv3", "groq3-lpx", Plan(64, 1, 64, 16), (ALL, CONTEXTS)),
+    ("kv3", "tiny-rack", Plan.of(8, 1, tray=4), (ALL, CONTEXTS)),
+    ("kv3", "tiny-rack", Plan.of(12, 3, tray=4), (ALL,)),
+    ("kv2", "tiny-rack", Plan.of(8, 2, tray=4), (ALL,)),
+    ("kv4", "tiny-rack", Plan.of(8, 4, tray=4), (ALL, HEADS)),
+    ("kv3", "tiny-rack", Plan.of(24, 3, tray=4), (ALL, CONTEXTS)),
+    ("mha", "tiny-rack", Plan.of(8, 1, tray=4), (ALL, CONTEXTS)),
+    ("mha", "groq3-lpx-tray", Plan.of(2, 1), ()),
+    ("kv3", "groq3-lpx", Plan.of(32, 1, tray=16), (ALL, CONTEXTS)),
+    ("kv4", "groq3-lpx-two-hop", Plan.of(32, 4, tray=16), (ALL, HEADS)),
+    ("kv2", "groq3-lpx-32x8", Plan.of(32, 2, tray=8), (ALL, CONTEXTS)),
+    ("kv4", "groq3-lpx", Plan.of(64, 4, tray=16), (ALL,)),
+    ("kv3", "groq3-lpx", Plan.of(64, 1, tray=16), (ALL, CONTEXTS)),
 ]  # fmt: skip
 
 

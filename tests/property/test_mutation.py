@@ -98,10 +98,11 @@ def results(program: Program, weights: Weights, system: System) -> list[np.ndarr
 
 
 BASES = [
-    pytest.param(("groq3-lpx-tray", Plan(6, 3, 2), 2), id="two layers"),
-    pytest.param(("groq3-lpx-tray", Plan(6, 3, 2), 8), id="a loop of eight layers"),
-    pytest.param(("groq3-lpx-tray", Plan(4, 2, 2), 0), id="a window, two slots"),
-    pytest.param(("groq3-lpx-32x8", Plan(16, 1, 16, 8), 1), id="rack", marks=pytest.mark.slow),
+    pytest.param(("groq3-lpx-tray", Plan.of(6, 3), 2), id="two layers"),
+    pytest.param(("groq3-lpx-tray", Plan.of(6, 3), 8), id="a loop of eight layers"),
+    pytest.param(("groq3-lpx-tray", Plan.of(4, 2, 2), 0), id="a window, two slots"),
+    pytest.param(("groq3-lpx-tray", Plan.of(4, 1, 2), 0), id="a grid for each of two kinds"),
+    pytest.param(("groq3-lpx-32x8", Plan.of(16, 1, tray=8), 1), id="rack", marks=pytest.mark.slow),
 ]
 
 
@@ -115,7 +116,10 @@ def base(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     else:
         kind, context, slots = BATCH, 384, BATCH.slots
         model = load_model(str(write_family(directory / "m", "gemma3")))
-    stepper = Stepper.make(model.spec, model.weights(), plan.chips, "bf16", context, on, slots=slots)
+    heads = tuple(grid.h for grid in plan.grids)
+    stepper = Stepper.make(
+        model.spec, model.weights(), plan.chips, "bf16", context, on, slots=slots, heads=heads
+    )
     proved = compile_timetable(model.spec, stepper.system, stepper.image, kind)  # with the graph's digest
     program = Program(stepper.image, (proved,))
     assert program.image.key.plan == plan
@@ -231,7 +235,12 @@ def fields_of(rng: np.random.Generator, program: Program) -> list[Mutant]:
     out.append(
         Mutant(with_image(program, key=replace(key, layer_kinds=kind_of)), "key.layer_kinds", f"-> {kind_of}")
     )
-    for field in ("chips", "h", "cp", "tray"):
+    for field in ("h", "cp"):
+        grids, at = list(key.plan.grids), int(rng.integers(len(key.plan.grids)))
+        changed_grid = grids[at] = replace(grids[at], **{field: other(rng, getattr(grids[at], field))})
+        changed_key = replace(key, plan=replace(key.plan, grids=tuple(grids)))
+        out.append(Mutant(with_image(program, key=changed_key), f"plan.{field}", f"-> {changed_grid}"))
+    for field in ("chips", "tray"):
         new = other(rng, getattr(key.plan, field))
         changed_key = replace(key, plan=replace(key.plan, **{field: new}))
         out.append(Mutant(with_image(program, key=changed_key), f"plan.{field}", f"-> {new}"))

@@ -18,13 +18,13 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "chips", "tokens", "plan"),
     [
-        ("groq3-lpx", 128, 1, Plan(128, 1, 128, 16)),
-        ("groq3-lpx", 192, 1, Plan(192, 3, 64, 16)),
-        ("groq3-lpx", 256, 1, Plan(256, 1, 256, 16)),
-        ("groq3-lpx", 256, 8, Plan(256, 1, 256, 16)),
-        ("groq3-lpx-two-hop", 256, 1, Plan(256, 1, 256, 16)),
-        ("groq3-lpx-32x8", 256, 1, Plan(256, 1, 256, 8)),
-        ("groq3-lpx-32x8-two-hop", 96, 4, Plan(96, 3, 32, 8)),
+        ("groq3-lpx", 128, 1, Plan.of(128, 1, tray=16)),
+        ("groq3-lpx", 192, 1, Plan.of(192, 3, tray=16)),
+        ("groq3-lpx", 256, 1, Plan.of(256, 1, tray=16)),
+        ("groq3-lpx", 256, 8, Plan.of(256, 1, tray=16)),
+        ("groq3-lpx-two-hop", 256, 1, Plan.of(256, 1, tray=16)),
+        ("groq3-lpx-32x8", 256, 1, Plan.of(256, 1, tray=8)),
+        ("groq3-lpx-32x8-two-hop", 96, 4, Plan.of(96, 3, tray=8)),
     ],
 )
 def test_a_rack_is_legal_and_timed_exactly(name: str, chips: int, tokens: int, plan: Plan) -> None:

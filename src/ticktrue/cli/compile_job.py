@@ -8,7 +8,7 @@ from ticktrue.cli.compile import Steps
 from ticktrue.cli.documents import CompileDocument, encode, header
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
-from ticktrue.cli.program_file import tell_hypothetical
+from ticktrue.cli.program_file import degrees, tell_hypothetical
 from ticktrue.cli.prove import Maker, Rejected, Source, open_cache
 from ticktrue.cli.run_report import model_input, proof_part, system_input, tell_rejected
 from ticktrue.cli.target import Target, check_fits, look_up
@@ -51,7 +51,7 @@ def perform(target: Target, steps: Steps, file: str, terminal: Terminal) -> int:
     if terminal.json:
         document = CompileDocument(
             **header(sys.argv[1:]), model=model_input(found, target.model, weights),
-            system=system_input(found, image.key.plan.h), program_sha256=sha256, output=file, size_bytes=size,
+            system=system_input(found, image.key.plan), program_sha256=sha256, output=file, size_bytes=size,
             proofs=tuple(proof_part(p) for p in maker.proofs), wall_compile_s=maker.seconds,
             wall_total_s=time.perf_counter() - begin,
         )  # fmt: skip
@@ -67,7 +67,7 @@ def lines(program: Program, maker: Maker, terminal: Terminal) -> None:
     """The program for a person, a line per timetable."""
     key = program.image.key
     terminal.line(f"model      {key.model}, {key.fmt}, context up to {key.max_context:,}")
-    terminal.line(f"system     {key.system}, {key.plan.chips} chips")
+    terminal.line(f"system     {key.system}, {key.plan.chips} chips ({degrees(key)})")
     tell_hypothetical(key, terminal)
     proofs = {p.kind: p for p in maker.proofs}
     for t in program.timetables:

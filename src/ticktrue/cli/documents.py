@@ -77,12 +77,16 @@ class ModelInput(Part, frozen=True, kw_only=True):
 
 
 class SystemInput(Part, frozen=True, kw_only=True):
-    """Which machine went in; `facts_sha256` covers every value that can change a result."""
+    """Which machine went in; `facts_sha256` covers every value that can change a result.
+
+    `head_groups` of each kind of attention; `heads_degree` and `context_degree` are those of the first.
+    """
 
     name: str
     chips: int
     heads_degree: int
     context_degree: int
+    head_groups: tuple[int, ...]
     format: str
     kv_format: str
     format_grade: str
@@ -328,7 +332,7 @@ class TimetablePart(Part, frozen=True, kw_only=True):
 
 
 class InspectDocument(Document, frozen=True, kw_only=True):
-    """A program in numbers; `weights_sha256` is empty for one that cannot be executed."""
+    """A program in numbers; `weights_sha256` is empty for one that cannot be executed, `head_groups` as in `SystemInput`."""
 
     schema: Literal["ticktrue/inspect/v1"] = "ticktrue/inspect/v1"
     file: str
@@ -344,6 +348,7 @@ class InspectDocument(Document, frozen=True, kw_only=True):
     chips: int
     heads_degree: int
     context_degree: int
+    head_groups: tuple[int, ...]
     max_model_len: int
     regions: tuple[RegionClassPart, ...]
     pieces: int

@@ -87,12 +87,13 @@ def loop_parts(t: Timetable) -> tuple[LoopPart, ...]:
 
 def _document(source: ProgramFile) -> InspectDocument:
     image = source.program.image
+    grids = image.key.plan.grids
     return InspectDocument(
         **header(sys.argv[1:]), file=source.where, program_sha256=source.decoded.computed, intact=source.decoded.intact,
         model=image.key.model, spec_sha256=image.key.spec, weights_sha256=image.key.weights, system=image.key.system,
         facts_sha256=image.key.facts, format=image.key.fmt, hypothetical=image.key.hypothetical, chips=image.key.plan.chips,
-        heads_degree=image.key.plan.h, context_degree=image.key.plan.cp, max_model_len=image.key.max_context,
-        regions=bytes_by_class(source), pieces=len(image.pieces), tensors=len(image.tensors),
+        heads_degree=grids[0].h, context_degree=grids[0].cp, head_groups=tuple(g.h for g in grids),
+        max_model_len=image.key.max_context, regions=bytes_by_class(source), pieces=len(image.pieces), tensors=len(image.tensors),
         timetables=tuple(timetable_part(t) for t in source.program.timetables),
     )  # fmt: skip
 
@@ -107,7 +108,7 @@ def _summary(source: ProgramFile, terminal: Terminal) -> None:
     terminal.line(
         f"           weights {d.weights_sha256 or 'none: it can be verified and timed, not executed'}"
     )
-    terminal.line(f"system     {d.system}, {d.chips} chips ({degrees(source.program.image.key.plan)})")
+    terminal.line(f"system     {d.system}, {d.chips} chips ({degrees(source.program.image.key)})")
     terminal.line(f"           facts {d.facts_sha256}")
     tell_hypothetical(source.program.image.key, terminal)
     terminal.line()

@@ -8,7 +8,7 @@ from ticktrue.cli.output import Terminal
 from ticktrue.cli.surroundings import STDIN
 from ticktrue.errors import DoesNotFit, Error, InputError, UsageError
 from ticktrue.hw import System, load_system
-from ticktrue.program import Decoded, ImageKey, Plan, Program, Timetable, decode, program_digest
+from ticktrue.program import Decoded, ImageKey, Program, Timetable, decode, program_digest
 from ticktrue.program.text import from_text
 from ticktrue.program.text_words import FIRST_LINE
 
@@ -115,6 +115,13 @@ def pick_timetable(file: ProgramFile, step: str, context: int | None) -> Timetab
     return timetables[0] if len(timetables) == 1 else None
 
 
-def degrees(plan: Plan) -> str:
-    """How chips share the heads and the context."""
-    return f"{plan.h} head group{'s' * (plan.h != 1)} x {plan.cp} context lane{'s' * (plan.cp != 1)}"
+def degrees(key: ImageKey) -> str:
+    """How chips share the heads and the context: once, or for each kind of attention where they differ."""
+    each = [
+        f"{grid.h} head group{'s' * (grid.h != 1)} x {grid.cp} context lane{'s' * (grid.cp != 1)}"
+        for grid in key.plan.grids
+    ]
+    if len(set(each)) == 1:
+        return each[0]
+    seen = [f"windows of {a.window:,}" if a.window else "all positions" for a in key.attention]
+    return "; ".join(f"{what}: {how}" for what, how in zip(seen, each, strict=True))

@@ -37,7 +37,7 @@ class Source:
         o = self.options
         return (
             self.spec.name, self.spec.digest(), self.weights, self.system.name, self.system.fact_digest(), o.fmt,
-            str(o.max_context), str(o.hypothetical), o.kv, str(o.slots), str(o.t_max), str(o.loops),
+            str(o.max_context), str(o.hypothetical), o.kv, str(o.slots), str(o.t_max), str(o.loops), str(o.heads),
         )  # fmt: skip
 
 

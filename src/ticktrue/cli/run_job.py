@@ -132,11 +132,12 @@ def look_up_for(given: ProgramFile, target: Target, terminal: Terminal) -> Found
     """
     plain = Target(model=target.model, cache=target.cache)
     if target != plain:
-        raise UsageError("--program decides system, chips, format and context; another flag names one too", code="T105",
-                         where="--program")  # fmt: skip
+        raise UsageError("--program decides system, chips, head groups, format and context; another flag names one too",
+                         code="T105", where="--program")  # fmt: skip
     key = given.program.image.key
     kv = "fp8" if key.kv == "fp8" else "auto"
-    options = Options(key.fmt, key.max_context, key.hypothetical, key.slots, key.t_max, kv)
+    heads = tuple(grid.h for grid in key.plan.grids)
+    options = Options(key.fmt, key.max_context, key.hypothetical, key.slots, key.t_max, kv, heads=heads)
     return Found(open_model(target.model, terminal), machine_of(given), options)
 
 

@@ -25,7 +25,7 @@ from ticktrue.cli.target import Found
 from ticktrue.cli.timing_parts import causes_line, step_times, time_step
 from ticktrue.hw import formats_allowed
 from ticktrue.model import list_models
-from ticktrue.program import Timetable, program_digest
+from ticktrue.program import Plan, Timetable, program_digest
 from ticktrue.report import assumed_table
 from ticktrue.sim import Assumed, Timing, simulate
 from ticktrue.units import Cycles
@@ -73,7 +73,7 @@ class _Report:
         return RunDocument(
             **header(sys.argv[1:]),
             model=model_input(a.found, a.job.target.model, a.weights),
-            system=system_input(a.found, a.program.image.key.plan.h),
+            system=system_input(a.found, a.program.image.key.plan),
             prompt=a.prompt,
             prompt_sha256=hashlib.sha256(a.prompt.encode()).hexdigest(),
             raw=a.job.raw,
@@ -126,7 +126,7 @@ class _Report:
             terminal.line(
                 f"           {titles[a.job.target.model]} as published; weights dequantised to bf16"
             )
-        terminal.line(f"system     {key.system}, {_chips(key.plan.chips)} ({degrees(key.plan)})")
+        terminal.line(f"system     {key.system}, {_chips(key.plan.chips)} ({degrees(key)})")
         tell_hypothetical(key, terminal)
         terminal.line(
             f"tokens     {len(a.prompt_ids)} in, {len(a.token_ids)} out{reason[self.finish_reason()]}"
@@ -235,13 +235,13 @@ def model_input(found: Found, ref: str, weights: str) -> ModelInput:
     )
 
 
-def system_input(found: Found, heads: int) -> SystemInput:
+def system_input(found: Found, plan: Plan) -> SystemInput:
     """The machine as a part of a document, every assumed number included."""
-    system, options = found.system, found.options
+    system, options, first = found.system, found.options, plan.grids[0]
     return SystemInput(
-        name=system.name, chips=system.chips, heads_degree=heads, context_degree=system.chips // heads, format=options.fmt,
-        kv_format=options.kv,
-               format_grade=formats_allowed(system.chip, options.fmt, options.hypothetical), hypothetical=options.hypothetical,
+        name=system.name, chips=system.chips, heads_degree=first.h, context_degree=first.cp,
+        head_groups=tuple(grid.h for grid in plan.grids), format=options.fmt, kv_format=options.kv,
+        format_grade=formats_allowed(system.chip, options.fmt, options.hypothetical), hypothetical=options.hypothetical,
         max_model_len=options.max_context, facts_sha256=system.fact_digest(),
         facts=tuple(fact_part(owner, fact) for owner, fact in system.facts()),
     )  # fmt: skip

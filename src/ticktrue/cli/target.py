@@ -13,7 +13,7 @@ from ticktrue.errors import UsageError
 if TYPE_CHECKING:
     from ticktrue.compile import Options
     from ticktrue.hw import System
-    from ticktrue.model import Model
+    from ticktrue.model import Model, ModelSpec
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 DEFAULT_SYSTEM = "groq3-lpx-tray"
@@ -45,6 +45,8 @@ class Target:
     "A name of `ticktrue hw list`."
     chips: Annotated[int | None, Parameter(converter=whole)] = None
     "How many chips of the system to use [default: 8, or all if there are fewer]."
+    head_groups: str = ""
+    """Head groups: a number, or one for each kind of attention (full=4,sliding=16) [default: the most that KV heads allow]."""
     format: str = "bf16"
     "Number format of weights and activations: bf16, int8, fp8 (e4m3), or f32 for debugging."
     kv_format: str = "auto"
@@ -87,7 +89,29 @@ def look_up(target: Target, terminal: Terminal) -> Found:
     model = open_model(target.model, terminal)
     longest = min(DEFAULT_CONTEXT, model.spec.max_positions)
     context = longest if target.max_model_len is None else target.max_model_len
-    return Found(model, subset, Options(target.format, context, target.hypothetical, kv=target.kv_format))
+    heads = head_groups(target.head_groups, model.spec)
+    options = Options(target.format, context, target.hypothetical, kv=target.kv_format, heads=heads)
+    return Found(model, subset, options)
+
+
+def head_groups(word: str, spec: "ModelSpec") -> tuple[int, ...]:
+    """Head groups of each kind of attention of a model, one number for all, or none where `word` is empty.
+
+    Raises:
+        UsageError: T103 for what is neither a number nor one for each kind of the model.
+    """
+    if not word:
+        return ()
+    if word.isdecimal():
+        return (int(word),)
+    pairs = [part.partition("=") for part in word.split(",")]
+    named = {kind.strip(): number.strip() for kind, _, number in pairs}
+    kinds = [str(kind) for kind in spec.kinds]
+    if len(named) < len(pairs) or set(named) != set(kinds) or not all(n.isdecimal() for n in named.values()):
+        expected = ",".join(f"{kind}=NUMBER" for kind in kinds)
+        raise UsageError(f"expected a number or {expected} (the kinds of attention of {spec.name}), found {word!r}",
+                         code="T103", where="--head-groups")  # fmt: skip
+    return tuple(int(named[kind]) for kind in kinds)
 
 
 def open_model(ref: str, terminal: Terminal) -> "Model":

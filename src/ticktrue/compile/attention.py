@@ -71,7 +71,7 @@ def _append(
         (made, kept) if beats == 1 else (min(s.per_beat, made - first), min(LANES // a.kl, kept - beat))
     )
     base = (group * s.rows + slot * s.tokens) * made + first
-    at = step.at(t.name(source), base, made, pattern=col.PATTERN_HEADS, rank_fn=col.RANK_OWN,
+    at = step.at(t.name(source), base, made, pattern=a.across, rank_fn=col.RANK_OWN,
                  rank_stride=groups * s.rows * made)  # fmt: skip
     c = step.chain(label)
     x = c.load(at, progress(s.tokens, p=c.pace(max(width, to))), s.act, width)
@@ -79,7 +79,7 @@ def _append(
         x = c.op(Op.CONVERT, x, dtype=a.stored)
     there = step.at(
         kv_name(t.layer, which, group), t.slot_base(slot, kept) + beat, reg_fn=int(RegFn.KV), reg_stride=kept,
-        pattern=col.PATTERN_CONTEXT, row=slot * s.tokens, ring=a.ring,
+        pattern=a.context, row=slot * s.tokens, ring=a.ring,
     )  # fmt: skip
     c.store(x, there, a.stored, to)
     c.end()
@@ -100,7 +100,7 @@ def _score_tile(t: Attending, label: str, what: tuple[int, int, int, int], which
     depth = min(s.ka, a.head_dim - k_tile * s.ka)
     c = step.chain(label)
     base = (slot * a.heads + head) * s.tokens * a.vq + k_tile
-    q_at = step.at(t.name("q"), base, a.vq, pattern=col.PATTERN_HEADS, rank_fn=col.RANK_OWN,
+    q_at = step.at(t.name("q"), base, a.vq, pattern=a.across, rank_fn=col.RANK_OWN,
                    rank_stride=a.local_heads * s.tokens * a.vq)  # fmt: skip
     q = c.load(q_at, progress(rows), s.act, 1)
     turned = c.op(Op.TRANSPOSE, q, x=(depth, 0), dtype=s.act)
@@ -115,7 +115,7 @@ def _score_tile(t: Attending, label: str, what: tuple[int, int, int, int], which
         if (cap := step.sharded.graph.spec.score_softcap) > 0:
             y = c.op(Op.SOFTCAP, y, x=(float_bits(cap), 0))
         y = c.op(Op.MASK, y, x=(s.tokens, 0), a=(0, a.window, a.ring, slot))
-        c.set_pattern(y, col.PATTERN_CONTEXT)
+        c.set_pattern(y, a.context)
         c.store(c.op(Op.MAX, y), step.at(t.name("m"), unit * blocks * width, width), Dtype.F32, width)
     c.store(y, at, Dtype.F32, width)
     c.end()
@@ -207,7 +207,7 @@ def _combine(t: Attending, label: str, region: str, pair: tuple[int, int], run: 
 def combine_local(t: Attending) -> None:
     """The chip's own blocks: ascending inside a lane, then the tree over its lanes (numerics row 19)."""
     a, blocks, rows = t.a, t.a.local_blocks, t.a.q_rows
-    lanes = LANE_BLOCKS // t.step.sharded.plan.cp
+    lanes = LANE_BLOCKS // a.cp
     record, region = rows * a.partial_width, t.name("olm")
     for number in range(len(t.units) * a.parts):
         base, d = number * blocks * record, a.part_values(number % a.parts)
@@ -228,9 +228,7 @@ def combine_local(t: Attending) -> None:
 def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
     """The chip's one partial per row, to its own slot and to every peer's of the context group."""
     step, w, rows, label = t.step, t.a.partial_width, t.a.q_rows, t.label
-    at = step.at(
-        t.name("in.partial"), 0, w, rows * w, pattern=col.PATTERN_CONTEXT, rank_stride=units * rows * w
-    )
+    at = step.at(t.name("in.partial"), 0, w, rows * w, pattern=t.a.context, rank_stride=units * rows * w)
 
     def load(c: Chain, pace: int) -> int:
         both = rows > 1 and units > 1  # else one run of equal steps: one row of each unit, or all of one
@@ -241,7 +239,7 @@ def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
     c.store(load(c, c.pace(w)), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
     c.end()
     c = step.chain(f"{label}.partial.gather")
-    first = step.near(col.PATTERN_CONTEXT)
+    first = step.near(t.a.context)
     x = c.exchange(load(c, step.writer.slots[first] * w), first, Dtype.F32, w)
     c.store(x, replace(at, pattern=first, rank_fn=col.RANK_FROM), Dtype.F32, w, peers=True)
     c.end()
@@ -250,7 +248,7 @@ def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
 
 def combine_remote(t: Attending) -> None:
     """One all-gather of (o, l, m) in the context group, the last tree levels on every chip, then o / l."""
-    a, cp, blocks = t.a, t.step.sharded.plan.cp, t.a.local_blocks
+    a, cp, blocks = t.a, t.a.cp, t.a.local_blocks
     w, rows = a.partial_width, a.q_rows
     units = len(t.units) * a.parts
     source, per_unit = t.name("olm"), blocks * rows * w
@@ -307,7 +305,7 @@ def collect(t: Attending) -> None:
     """Heads to full attention rows `a`: a merge on the chip, and a gather over head groups where h > 1."""
     step, s, a = t.step, t.step.s, t.a
     heads = Cut(a.local_heads * a.head_dim, a.value_dim, s.act, 1, -(-a.value_dim // s.ka))
-    if step.sharded.plan.h == 1:
+    if a.h == 1:
         assemble(step, f"{t.label}.heads", (t.name("ah"), t.name("a")), heads)
         return
     for beat, first in enumerate(range(0, a.attn.shard, LANES)):
@@ -316,5 +314,5 @@ def collect(t: Attending) -> None:
         base = beat * s.rows * a.attn.width
         c.store(x, step.at(t.name("sh.attn"), base, a.attn.width), s.act, a.attn.width)
         c.end()
-    all_gather(step, f"{t.label}.heads", t.name("sh.attn"), t.name("in.attn"), a.attn, col.PATTERN_HEADS)
+    all_gather(step, f"{t.label}.heads", t.name("sh.attn"), t.name("in.attn"), a.attn, a.across)
     assemble(step, f"{t.label}.heads", (t.name("in.attn"), t.name("a")), a.attn)

@@ -39,7 +39,7 @@ def queries(step: Step, label: str, layer: int) -> None:
 def keys(step: Step, label: str, layer: int) -> None:
     """New K, rotated and rounded, of every vector group of every head group: kr[head group][vector group][row]."""
     a, spec = step.s.attention(layer), step.sharded.graph.spec
-    groups = [(i, j) for i in range(step.sharded.plan.h) for j in range(a.kv_groups)]
+    groups = [(i, j) for i in range(a.h) for j in range(a.kv_groups)]
     weight = f"layers.{layer}.k_norm" if spec.qk_norm else ""
     if not weight and a.head_dim <= LANES:
         for hg, group in groups:
@@ -64,7 +64,7 @@ def values(step: Step, label: str, layer: int) -> None:
     inbox, cut = (f"in.k{a.suffix}", a.k) if k_is_v else (f"in.v{a.suffix}", a.v)
     if spec.v_norm:
         inbox = _normed_heads(step, f"{label}.v", a, ("", inbox, cut, a.kv_heads))
-    for hg, group in [(i, j) for i in range(step.sharded.plan.h) for j in range(a.v_groups)]:
+    for hg, group in [(i, j) for i in range(a.h) for j in range(a.v_groups)]:
         columns = _values_of(a, hg, group)
         c = step.chain(f"{label}.v_merge[{hg}.{group}]")
         y = (

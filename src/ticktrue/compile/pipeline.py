@@ -11,7 +11,7 @@ from ticktrue.graph.digest import graph_digest
 from ticktrue.graph.types import Graph
 from ticktrue.hw import System, formats_allowed
 from ticktrue.model import ModelSpec
-from ticktrue.partition import kv_degree, make_plan, partition, rings_of
+from ticktrue.partition import kv_heads, make_plan, partition, rings_of
 from ticktrue.place import place_image
 from ticktrue.program import AttentionKey, Image, ImageKey, Program, StepKind, Timetable
 from ticktrue.schedule import schedule
@@ -32,7 +32,8 @@ class Options:
 
     Format, longest context, whether an absent number format may be pretended, sequences held at once, the most tokens of
     each in one step, and the type of K and V in the cache: "auto" for that of activations, or "fp8". `loops`: equal layers
-    are stored once where they can be.
+    are stored once where they can be. `heads`: head groups of each kind of attention (in the order of `ModelSpec.kinds`), or one
+    number for all; empty for the most that its KV heads allow.
     """
 
     fmt: str = "bf16"
@@ -42,6 +43,7 @@ class Options:
     t_max: int = T_MAX
     kv: str = "auto"
     loops: bool = True
+    heads: tuple[int, ...] = ()
 
 
 def image_blocks(max_context: int, t_max: int = T_MAX) -> int:
@@ -95,11 +97,12 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     """The image of a model on all chips of `system`.
 
     Raises:
-        UsageError: T120..T123 for an illegal degree, format or context.
+        UsageError: T120..T123, T126 for an illegal degree, format, context or head groups.
         DoesNotFit: T310.
     """
     _check(spec, system, options)
-    plan = make_plan(kv_degree(spec), system.chips, limit=system.gather_chips, tray=system.tray_chips)
+    limit, tray = system.gather_chips, system.tray_chips
+    plan = make_plan(kv_heads(spec), system.chips, heads=options.heads, limit=limit, tray=tray)
     kv = "fp8" if options.kv == "fp8" else "f32" if options.fmt == "f32" else "bf16"
     rings = rings_of(spec, plan, options.t_max)
     blocks = image_blocks(options.max_context, options.t_max)

@@ -126,7 +126,7 @@ def _lane_by_lane(s, base, pool):
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _vxm(s, base, pool, rank, cp, c, position, scratch, ids):
+def _vxm(s, base, pool, rank, cp, position, scratch, ids):
     if _lane_by_lane(s, base, pool):
         return
     op, events, width = s[L_OP], s[L_N] * s[L_M], s[L_LANES]
@@ -137,7 +137,9 @@ def _vxm(s, base, pool, rank, cp, c, position, scratch, ids):
         lanes.quantise(pool, a, sa, b, sb, o, so, events, width, s[L_DTYPE] - INT8)
     elif op == MASK:
         pos = position[s[L_A3] * s[L_X0]]
-        attend.mask(pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, c, pos, s[L_A1], s[L_A2])
+        attend.mask(
+            pool, a, sa, o, so, s[L_N], s[L_M], width, s[L_X0], s[L_A0], cp, rank, pos, s[L_A1], s[L_A2]
+        )
     elif op == COMBINE:
         attend.combine(pool, a, sa, b, sb, o, so, events, s[L_X0])
     elif op == DIVIDE:
@@ -203,7 +205,7 @@ def _compute(s, address, chips, state, memory, registers):
     """A row that computes, on chips (first, end, floats of a chip's streams)."""
     table, pool, rooms = state
     words, floats, octets = memory
-    token, position, last, cp, temperature, draw = registers
+    token, position, last, sizes, temperature, draw = registers
     op, (first, end, size) = s[L_OP], chips
     for chip in range(first, end):
         base = chip * size
@@ -215,7 +217,8 @@ def _compute(s, address, chips, state, memory, registers):
         elif op == ACCEPT:
             _accept(s, base, pool, token, last)
         else:
-            _vxm(s, base, pool, table[s[L_PATTERN], chip], cp, table[1, chip], position, rooms[3], rooms[4])
+            rank, cp = table[s[L_PATTERN], chip], sizes[s[L_PATTERN]]
+            _vxm(s, base, pool, rank, cp, position, rooms[3], rooms[4])
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -224,10 +227,10 @@ def _rows(begin, end, listed, chips, state, memory, registers):
     steps, address, source = listed
     table, pool, rooms, experts = state
     octets = memory[2]
-    token, position, last, cp, _temperature, _draw = registers
+    token, position, last, sizes, _temperature, _draw = registers
     for x in range(begin, end):
         s, at = steps[x], address[x]
-        op = s[L_OP]
+        op, cp = s[L_OP], sizes[s[L_PATTERN]]
         if op == LOAD or op == GATHER:
             if s[L_SO] <= 0:
                 moving.name(s, chips, pool, experts)
@@ -239,7 +242,8 @@ def _rows(begin, end, listed, chips, state, memory, registers):
             if s[L_REGFN] == 0:
                 moving.store(s, at, source[x], chips, octets, pool)
             else:
-                moving.scatter(s, at, source[x], chips, octets, pool, token, position, last, cp, table[1])
+                lane = table[s[L_PATTERN]]
+                moving.scatter(s, at, source[x], chips, octets, pool, token, position, last, cp, lane)
         elif op == MERGE:
             moving.merge(s, chips, pool)
         elif op == MOVE:
@@ -254,13 +258,13 @@ def _rows(begin, end, listed, chips, state, memory, registers):
 
 @nb.njit(cache=True, error_model="numpy", nogil=True)
 def run(
-    steps, address, source, table, words, floats, octets, pools, token, position, last, cp, temperature, draw, experts, bounds,
+    steps, address, source, table, words, floats, octets, pools, token, position, last, sizes, temperature, draw, experts, bounds,
     claimed, done, first, begin,
 ):  # fmt: skip
     """A step, or one thread's part of it. `pools` float32[chips * floats], the streams of one chip after another's.
 
     `address`, `source` int64[rows, chips]: the vector of memory where a row reads or writes, the chip whose streams it reads;
-    `table` int64[9, chips]: a chip's index in each pattern.
+    `table` int64[patterns, chips]: a chip's index in each pattern, of `sizes` int64[patterns] chips.
 
     `token`, `position` int64[S * T]; `last` int64[S]: a slot's last valid token. `temperature` float32[rows] and `draw`
     uint32[rows, 3] (seed low, seed high, choice): registers by row of logits. `experts` int64[chips, token rows, ranks].
@@ -275,7 +279,7 @@ def run(
     xs = np.empty(max(64, token.size) * 320, np.int16)
     state = (table, pools, (a0, turned, xs, scratch, ids), experts)
     listed = (steps, address, source)
-    memory, registers = (words, floats, octets), (token, position, last, cp, temperature, draw)
+    memory, registers = (words, floats, octets), (token, position, last, sizes, temperature, draw)
     number, shares = table.shape[1], claimed.size // done.size
     for g in range(begin, done.size):
         for i in range(shares):

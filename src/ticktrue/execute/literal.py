@@ -86,7 +86,7 @@ class Literal:
         """Vector of event (i, j); None where the write is not this chip's."""
         i, j = event
         at = int(self._address[chip][r]) + i * row[col.C_STEP] + j * row[col.C_STEP2]
-        cp, row0 = self._image.key.plan.cp, row[col.C_A0] if row[col.C_REGFN] else 0
+        plan, row0 = self._image.key.plan, row[col.C_A0] if row[col.C_REGFN] else 0
         p = self._position[row0 + i] if row[col.C_REGFN] not in {0, RegFn.LAST, RegFn.EXPERT} else 0
         match row[col.C_REGFN]:
             case RegFn.TOKEN:
@@ -101,7 +101,8 @@ class Literal:
                 at += self._expert[chip, row0 + j, row[col.C_A1]] * row[col.C_REGSTRIDE]
             case RegFn.KV:
                 block = p // 64 % row[col.C_A1] if row[col.C_A1] else p // 64
-                if block % cp != chip % cp and row[col.C_OP] == Op.SCATTER:
+                cp = plan.size(row[col.C_PATTERN])
+                if block % cp != plan.index(row[col.C_PATTERN], chip) and row[col.C_OP] == Op.SCATTER:
                     return None
                 at += (block // cp * 64 + p % 64) * row[col.C_REGSTRIDE]
             case _:
@@ -254,11 +255,12 @@ class Literal:
         return out
 
     def _mask(self, chip: int, row: list[int], a: F32) -> F32:
-        cp = self._image.key.plan.cp
+        plan, pattern = self._image.key.plan, row[col.C_PATTERN]
         i = np.arange(row[col.C_N])[None, :, None]
         j = np.arange(row[col.C_M])[:, None, None]
         t = (np.arange(a.shape[-1]) % row[col.C_X0])[None, None, :]
-        block, window, ring = (row[col.C_A0] + j) * cp + chip % cp, row[col.C_A1], row[col.C_A2]
+        block, window, ring = (row[col.C_A0] + j) * plan.size(pattern), row[col.C_A1], row[col.C_A2]
+        block = block + plan.index(pattern, chip)
         pos = self._position[row[col.C_A3] * row[col.C_X0]]
         if ring:
             newest = (pos + row[col.C_X0] - 1) // 64

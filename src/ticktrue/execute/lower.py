@@ -34,7 +34,8 @@ class Lowered:
     """`steps` int64[R, L_COLUMNS]: rows that do something, in issue order; `pool`: floats of a chip's streams.
 
     `address` int64[R, chips]: first vector of memory that a row reads or writes, a PASS the first of its tile; `source` int64[R,
-    chips]: the chip whose streams it reads. `table` int64[patterns, chips]: a chip's index in each.
+    chips]: the chip whose streams it reads. `table` int64[patterns, chips]: a chip's index in each, of `sizes`
+    int64[patterns] chips.
     `ranks`: expert registers of a token row. `bounds` int64[segments + 1]: where segments of `steps` start. In one segment, no
     chip reads a stream that another makes.
     """
@@ -44,6 +45,7 @@ class Lowered:
     source: Int64
     pool: int
     table: Int64
+    sizes: Int64
     ranks: int
     bounds: Int64
 
@@ -365,12 +367,14 @@ def lower(image: Image, timetable: Timetable, system: System, memory: Memory) ->
         _lower_row(low, int(r), at, steps, (offset, stride, pool))
     kept = low.acts()
     address, source = _places(low, memory)
-    table = np.array([[flat.plan.rank(p, c) for c in range(flat.plan.chips)] for p in range(col.PATTERNS)])
+    plan, patterns = flat.plan, range(flat.plan.patterns)
+    table = np.array([[plan.rank(p, c) for c in range(plan.chips)] for p in patterns])
+    sizes = np.array([plan.size(p) for p in patterns], dtype=np.int64)
     ranks = int(steps[steps[:, L_OP] == Op.LATCH, L_X0].max(initial=0))
     before = np.concatenate([[0], np.cumsum(kept)])
     return Lowered(
         steps[kept], address[low.order][kept], source[low.order][kept], pool.size, table.astype(np.int64),
-        ranks, before[low.bounds],
+        sizes, ranks, before[low.bounds],
     )  # fmt: skip
 
 

@@ -85,7 +85,7 @@ class Machine:
         memory = self.memory
         expert = np.zeros((self.image.key.plan.chips, token.size, lowered.ranks), dtype=np.int64)
         self._workers.run(lowered, memory.words, memory.floats, memory.octets, pools, token, position, last,
-                          self.image.key.plan.cp, *draw_registers(kind, draws), expert)  # fmt: skip
+                          lowered.sizes, *draw_registers(kind, draws), expert)  # fmt: skip
         return self._result(timetable)
 
     def _registers(

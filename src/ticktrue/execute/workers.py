@@ -9,17 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from ticktrue.cores import available_cores
 from ticktrue.errors import InputError
 from ticktrue.execute.interpreter_kernel import run
 from ticktrue.execute.lower import Lowered
 from ticktrue.kernels.environment import check_float_environment
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Workers:

@@ -1,6 +1,5 @@
 """Graph -> shards: every product is cut over its outputs, attention by KV head and context lanes; nothing is placed yet."""
 
-import math
 from dataclasses import dataclass
 
 from ticktrue.graph.experts import PARTS, experts_of
@@ -9,6 +8,7 @@ from ticktrue.isa import Dtype
 from ticktrue.isa.ops import BLOCK, LANES, lanes_of
 from ticktrue.model import ModelSpec
 from ticktrue.program import Plan, Tensor
+from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
 
 VECTOR = 320
@@ -55,13 +55,18 @@ class AttentionShapes:
     """Sizes of one kind of attention on one chip.
 
     `act` is the type that q, k, v are rounded to, `ka` its lanes per vector; `stored` the type of the cache, `kl` its lanes per
-    vector. `suffix` ends the names of its regions. It reads `blocks` blocks (a ring of `ring` at most, if there is one), of
-    which a chip has `local_blocks`. `hv` KV heads share a vector group of `vg` vectors; `kv_groups` vector groups per position
-    per chip. `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head. A head whose values
-    leave no two lanes of a beat free for l and m is attended in `parts` of `value_dim` values.
+    vector. `suffix` ends the names of its regions. `h` head groups of `cp` context lanes share it, whose chips talk in the
+    patterns `across` (the same place of every group) and `context` (a group). It reads `blocks` blocks (a ring of `ring` at most,
+    if there is one), of which a chip has `local_blocks`. `hv` KV heads share a vector group of `vg` vectors; `kv_groups` vector
+    groups per position per chip. `round_heads` q heads of one KV head are attended at once; `rounds` such units per KV head. A
+    head whose values leave no two lanes of a beat free for l and m is attended in `parts` of `value_dim` values.
     """
 
     suffix: str
+    h: int
+    cp: int
+    across: int
+    context: int
     heads: int
     kv_heads: int
     head_dim: int
@@ -216,12 +221,15 @@ def ring_blocks(window: int, cp: int, t_max: int) -> int:
 
 def rings_of(spec: ModelSpec, plan: Plan, t_max: int) -> tuple[int, ...]:
     """The ring of each kind of attention of a model."""
-    return tuple(ring_blocks(spec.attention_of(k).window, plan.cp, t_max) for k in spec.kinds)
+    return tuple(
+        ring_blocks(spec.attention_of(kind).window, grid.cp, t_max)
+        for kind, grid in zip(spec.kinds, plan.grids, strict=True)
+    )
 
 
-def kv_degree(spec: ModelSpec) -> int:
-    """What the degree over heads must divide: the KV heads of every kind of attention."""
-    return math.gcd(*(spec.attention_of(k).kv_heads for k in spec.kinds))
+def kv_heads(spec: ModelSpec) -> tuple[int, ...]:
+    """KV heads of each kind of attention: what its head groups share."""
+    return tuple(spec.attention_of(k).kv_heads for k in spec.kinds)
 
 
 def _attention_shapes(graph: Graph, plan: Plan, index: int) -> AttentionShapes:
@@ -230,18 +238,20 @@ def _attention_shapes(graph: Graph, plan: Plan, index: int) -> AttentionShapes:
     act = Dtype.F32 if graph.fmt == "f32" else Dtype.BF16
     stored = Dtype.E4M3 if graph.kv == "fp8" else act
     ka, kl, d, ring = lanes_of(act), lanes_of(stored), at.head_dim, graph.rings[index]
-    local_kv, g, f32 = at.kv_heads // plan.h, plan.chips, Dtype.F32
+    grid, g, f32 = plan.grids[index], plan.chips, Dtype.F32
+    local_kv = at.kv_heads // grid.h
     hv = min(max(1, kl // d), local_kv)
     round_heads = _round_heads(at.group, kind.tokens)
     blocks = min(kind.blocks, ring) if ring else kind.blocks
     value_dim = d if d + 2 <= LANES else ceil_div(d, ceil_div(d, PART))
     return AttentionShapes(
-        suffix=f".{index}" if index else "", heads=at.heads, kv_heads=at.kv_heads, head_dim=d, window=at.window, ring=ring,
-        scale=at.scale, tokens=kind.tokens, blocks=blocks, local_blocks=ceil_div(blocks, plan.cp), act=act, ka=ka,
+        suffix=f".{index}" if index else "", h=grid.h, cp=grid.cp, across=plan.pattern(col.PATTERN_HEADS, index),
+        context=plan.pattern(col.PATTERN_CONTEXT, index), heads=at.heads, kv_heads=at.kv_heads, head_dim=d, window=at.window,
+        ring=ring, scale=at.scale, tokens=kind.tokens, blocks=blocks, local_blocks=ceil_div(blocks, grid.cp), act=act, ka=ka,
         stored=stored, kl=kl, group_heads=at.group, local_kv=local_kv, local_heads=local_kv * at.group, hv=hv,
         vg=ceil_div(hv * d, kl), kv_groups=ceil_div(local_kv, hv), round_heads=round_heads, rounds=at.group // round_heads,
         value_dim=value_dim, parts=ceil_div(d, value_dim), q=Cut.of(at.heads * d, g, f32), k=Cut.of(at.kv_heads * d, g, f32),
-        v=Cut.of(at.kv_heads * d, g, f32 if spec.v_norm else act), attn=Cut.of(at.heads * d, plan.h, act),
+        v=Cut.of(at.kv_heads * d, g, f32 if spec.v_norm else act), attn=Cut.of(at.heads * d, grid.h, act),
     )  # fmt: skip
 
 

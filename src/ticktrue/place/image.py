@@ -9,7 +9,7 @@ from ticktrue.errors import DoesNotFit
 from ticktrue.hw import System
 from ticktrue.isa import OpTable
 from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
-from ticktrue.partition import ShardedGraph, kv_degree, legal_degrees, make_plan, partition, rings_of
+from ticktrue.partition import ShardedGraph, kv_heads, legal_degrees, make_plan, partition, rings_of
 from ticktrue.place.layout import SCORE, Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
 from ticktrue.program import Image, ImageKey, Packing, Region, RegionClass
 from ticktrue.program import columns as col
@@ -65,7 +65,7 @@ def _state(sharded: ShardedGraph, slots: int) -> list[Region]:
     for layer in range(sharded.shapes.layers):
         s = sharded.shapes.attention(layer)
         blocks = s.ring or sharded.graph.kind.blocks
-        count = slots * ceil_div(blocks, sharded.plan.cp) * BLOCK
+        count = slots * ceil_div(blocks, s.cp) * BLOCK
         out += [
             Region(kv_name(layer, 0, group), RegionClass.STATE, -1, 0, s.vg, count, Packing.KV, -1, 2 * layer,
                    group * s.hv * s.head_dim)
@@ -157,7 +157,7 @@ def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
     for layer in range(s.layers):
         a = s.attention(layer)
         out += 6 * (3 * plan.chips + 4) * max(s.y.beats, a.q.beats, s.ffn_cut.beats, 1)
-        out += 24 * (a.heads + 2 * plan.h * a.v_groups) + 12 * s.x_beats * 4 + 8 * ceil_div(s.ffn, 320)
+        out += 24 * (a.heads + 2 * a.h * a.v_groups) + 12 * s.x_beats * 4 + 8 * ceil_div(s.ffn, 320)
         out += (
             s.slots * a.units * a.parts * (48 + 8 * a.local_blocks.bit_length()) + 8 * s.slots * a.local_heads
         )
@@ -207,7 +207,7 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
             Region(slot.name, RegionClass.INBOX, 0, 0, slot.stride, slot.count)
         )
     for group, vectors in enumerate(
-        _arenas(scratch_slots(sharded.shapes, phases, plan, sharded.graph.logit_rows), table.mem_groups)
+        _arenas(scratch_slots(sharded.shapes, phases, sharded.graph.logit_rows), table.mem_groups)
     ):
         if vectors:
             fixed[group].append(Region(f"arena.{group}", RegionClass.ARENA, group, 0, 1, vectors))
@@ -260,10 +260,10 @@ def _does_not_fit(sharded: ShardedGraph, system: System, key: ImageKey, regions:
 def _smallest_that_fits(sharded: ShardedGraph, system: System) -> int:
     """The smallest legal degree above this one that the system has and that fits; 0 if none."""
     spec, limit, tray = sharded.graph.spec, system.gather_chips, system.tray_chips
-    for chips in legal_degrees(kv_degree(spec), limit, tray):
+    for chips in legal_degrees(kv_heads(spec), limit, tray):
         if chips <= sharded.plan.chips or chips > system.full_chips:
             continue
-        plan = make_plan(kv_degree(spec), chips, limit=limit, tray=tray)
+        plan = make_plan(kv_heads(spec), chips, limit=limit, tray=tray)
         graph = replace(sharded.graph, rings=rings_of(spec, plan, sharded.graph.kind.tokens))
         if max(_arrange(partition(graph, plan), system).fill) <= OpTable.of(system.chip).group_vectors:
             return chips
@@ -277,7 +277,7 @@ def place_scratch(sharded: ShardedGraph, image: Image) -> tuple[Region, ...]:
     used = {g: r.base for g, r in arenas.items()}
     out = []
     shapes, rows = sharded.shapes, sharded.graph.logit_rows
-    for slot in scratch_slots(shapes, phases_of(sharded), sharded.plan, rows):
+    for slot in scratch_slots(shapes, phases_of(sharded), rows):
         group = slot.role % max(groups, 4)
         out.append(Region(slot.name, RegionClass.SCRATCH, group, used[group], slot.stride, slot.count))
         used[group] += slot.vectors

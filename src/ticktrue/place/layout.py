@@ -111,8 +111,8 @@ def _gathered(name: str, cut: Cut, rows: int, sources: int) -> Slot:
 def _attention_inboxes(s: AttentionShapes, rows: int, plan: Plan) -> list[Slot]:
     g, x = plan.chips, s.suffix
     out = [_gathered(f"in.q{x}", s.q, rows, g), _gathered(f"in.k{x}", s.k, rows, g), _gathered(f"in.v{x}", s.v, rows, g),
-           _gathered(f"in.attn{x}", s.attn, rows, plan.h)]  # fmt: skip
-    out.append(Slot(f"in.partial{x}", INBOX, s.partial_width * rows * s.local_heads * s.parts, plan.cp))
+           _gathered(f"in.attn{x}", s.attn, rows, s.h)]  # fmt: skip
+    out.append(Slot(f"in.partial{x}", INBOX, s.partial_width * rows * s.local_heads * s.parts, s.cp))
     return out
 
 
@@ -146,7 +146,7 @@ def route_width(per_token: int) -> int:
     return -(-2 * per_token * 4 // 320)
 
 
-def _attention_slots(s: AttentionShapes, rows: int, plan: Plan) -> list[Slot]:
+def _attention_slots(s: AttentionShapes, rows: int) -> list[Slot]:
     """Scratch of one kind of attention. Layouts are [unit][row], so that a record is written by one chain."""
     act, x = LANES // s.ka, s.suffix
     units, blocks = rows // s.tokens * s.units, s.local_blocks
@@ -162,7 +162,7 @@ def _attention_slots(s: AttentionShapes, rows: int, plan: Plan) -> list[Slot]:
         Slot(f"sh.q{x}", SHARD, rows * s.q.width, s.q.beats), Slot(f"sh.k{x}", SHARD, rows * s.k.width, s.k.beats),
         Slot(f"sh.v{x}", SHARD, rows * s.v.width, s.v.beats), Slot(f"sh.attn{x}", SHARD, rows * s.attn.width, s.attn.beats),
         Slot(f"rope{x}", H, rows * rope_width(s.head_dim), 1), Slot(f"q{x}", X, rows * s.vq, s.heads),
-        Slot(f"kr{x}", X, rows * s.kr_width, plan.h * s.kv_groups), Slot(f"vm{x}", X, rows * s.vm_width, plan.h * s.v_groups),
+        Slot(f"kr{x}", X, rows * s.kr_width, s.h * s.kv_groups), Slot(f"vm{x}", X, rows * s.vm_width, s.h * s.v_groups),
         Slot(f"s{x}", SCORE, BLOCK * score_width, blocks * units), Slot(f"m{x}", SCORE, score_width, blocks * units),
         Slot(f"p{x}", PARTIAL, q_rows * p_width, blocks * units),
         Slot(f"olm{x}", H, q_rows * s.partial_width, blocks * units * s.parts),
@@ -171,7 +171,7 @@ def _attention_slots(s: AttentionShapes, rows: int, plan: Plan) -> list[Slot]:
     ]  # fmt: skip
 
 
-def scratch_slots(s: Shapes, phases: tuple[Phase, ...], plan: Plan, logit_rows: int) -> list[Slot]:
+def scratch_slots(s: Shapes, phases: tuple[Phase, ...], logit_rows: int) -> list[Slot]:
     """Scratch of one timetable. `logit_rows`: rows that logits are made of."""
     n, act = s.rows, s.per_beat
     by_phase: dict[str, tuple[int, int]] = {}
@@ -202,7 +202,7 @@ def scratch_slots(s: Shapes, phases: tuple[Phase, ...], plan: Plan, logit_rows: 
         out += [Slot(f"{name}8", H, n, -(-wide // LANES)) for name in EIGHT]
         out += [Slot(f"{name}s", PARTIAL, n, -(-wide // LANES)) for name in EIGHT]
     for attention in s.kinds:
-        out += _attention_slots(attention, n, plan)
+        out += _attention_slots(attention, n)
     out += [
         Slot("logits", SCORE, 4 * logit_rows, s.logits.beats), Slot("cand", X, logit_rows, 1), Slot("next", X, logit_rows, 1),
         Slot("accept", X, s.slots, 1),

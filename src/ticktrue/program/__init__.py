@@ -15,6 +15,7 @@ from ticktrue.program.loops import unroll
 from ticktrue.program.types import (
     SCHEMA,
     AttentionKey,
+    Grid,
     Image,
     ImageKey,
     Loop,
@@ -30,7 +31,7 @@ from ticktrue.program.types import (
 )
 
 __all__ = [
-    "SCHEMA", "AttentionKey", "Decoded", "Flat", "Image", "ImageKey", "Loop", "Output", "Packing", "Plan", "Program", "Region",
-    "RegionClass", "StepKind", "Tensor", "Timetable", "class_regions", "decode", "encode", "expand", "image_digest",
+    "SCHEMA", "AttentionKey", "Decoded", "Flat", "Grid", "Image", "ImageKey", "Loop", "Output", "Packing", "Plan", "Program",
+    "Region", "RegionClass", "StepKind", "Tensor", "Timetable", "class_regions", "decode", "encode", "expand", "image_digest",
     "output_progression", "program_digest", "read_program", "timetable_digest", "unroll", "write_program",
 ]  # fmt: skip

@@ -84,10 +84,11 @@ P_NAMES = ("region", "vector", "rows", "lane", "cols", "tensor", "k0", "col0")
 P_COLUMNS = len(P_NAMES)
 
 # patterns of communication: who is in the group. Where a group spans trays, RAIL + base are its members of equal place in every
-# tray, TRAY + base those in the chip's own tray: rails first, then trays, make a gather of the whole group
+# tray, TRAY + base those in the chip's own tray: rails first, then trays, make a gather of the whole group. These are
+# the patterns of the first kind of attention; those of kind k, without ALL, are k * KIND_PATTERNS further on
 PATTERN_ALL, PATTERN_CONTEXT, PATTERN_HEADS = BASES = range(3)
 RAIL, TRAY = 3, 6
-PATTERNS = 9
+KIND_PATTERNS = 9
 # functions of rank in an address
 RANK_NONE, RANK_OWN, RANK_FROM = range(3)
 # reasons for a chain that starts later than its ports and data allow

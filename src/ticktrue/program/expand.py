@@ -15,6 +15,7 @@ from ticktrue.hw import System
 from ticktrue.isa import OPS, Kind, Op, OpTable, Unit
 from ticktrue.program import columns as col
 from ticktrue.program.loops import iterations, moved_regions
+from ticktrue.program.rank_kernel import peers, ranks
 from ticktrue.program.types import Image, Int64, Plan, Region, Timetable
 
 _FIRST_UNIT = np.array([int(i.units[0]) for i in OPS], dtype=np.int64)
@@ -37,11 +38,8 @@ class Flat:
 
     def rank_index(self, chip: int) -> Int64:
         """What the rank function of each row's address evaluates to on `chip`: int64[R]."""
-        rows, plan = self.rows, self.plan
-        table = _tables(plan)[2, :, chip]
-        pattern, fn = rows[:, col.C_PATTERN], rows[:, col.C_RANKFN]
-        source = table[pattern, np.minimum(rows[:, col.C_K], plan.chips - 1)]
-        return np.where(fn == col.RANK_OWN, table[pattern, 0], np.where(fn == col.RANK_FROM, source, 0))
+        out: Int64 = ranks(self.rows, np.ascontiguousarray(_tables(self.plan)[2, :, chip]))
+        return out
 
     def address(self, chip: int) -> Int64:
         """Absolute vector address of event (0, 0) of each memory row on `chip`, register part zero: int64[R]."""
@@ -49,18 +47,16 @@ class Flat:
 
     def peer(self, chip: int) -> Int64:
         """The chip a SEND goes to, or a RECEIVE comes from, on `chip`; -1 for other rows: int64[R]."""
-        rows, plan = self.rows, self.plan
-        op, number = rows[:, col.C_OP], rows[:, col.C_K]
-        received = (op == Op.RECEIVE).astype(np.int64)
-        peer = _tables(plan)[received, rows[:, col.C_PATTERN], chip, np.minimum(number, plan.chips - 1)]
-        return np.where((op == Op.SEND) | (op == Op.RECEIVE), peer, -1)
+        on, back, _ = np.ascontiguousarray(_tables(self.plan)[:, :, chip])
+        out: Int64 = peers(self.rows, on, back)
+        return out
 
 
 @lru_cache(maxsize=8)
 def _tables(plan: Plan) -> Int64:
     """int64[3, patterns, chips, k]: the chip k places on, that k places back, and the latter's rank; -1 beyond the group."""
-    out = np.full((3, col.PATTERNS, plan.chips, plan.chips), -1, dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    out = np.full((3, plan.patterns, plan.chips, plan.chips), -1, dtype=np.int64)
+    for pattern in range(plan.patterns):
         rank = np.array([plan.rank(pattern, chip) for chip in range(plan.chips)], dtype=np.int64)
         back = plan.reach(pattern, back=True)
         for way, values in enumerate((plan.reach(pattern), back, rank[back])):
@@ -100,7 +96,7 @@ def _repeat(timetable: Timetable, plan: Plan) -> tuple[Int64, Int64, Int64, Int6
     first = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     var = np.arange(int(lengths.sum()), dtype=np.int64)
     trow = var - first[chain] + start[chains[chain, 0]]
-    sizes = np.array([plan.size(k) for k in range(col.PATTERNS)], dtype=np.int64)
+    sizes = np.array([plan.size(k) for k in range(plan.patterns)], dtype=np.int64)
     peers = timetable.templates[trow, col.T_PEERS] > 0
     copies = np.where(peers, sizes[timetable.templates[trow, col.T_PATTERN]] - 1, 1)
     index = np.repeat(np.arange(len(var), dtype=np.int64), copies)
@@ -239,8 +235,8 @@ def _ports(rows: Int64, table: OpTable, stated: Int64) -> None:
 def _slots(rows: Int64, plan: Plan, system: System) -> Int64:
     """Slot cycles of the slowest link of each row's pattern and k."""
     matrix = system.slot_matrix()
-    slot = np.zeros((col.PATTERNS, plan.chips + 1), dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    slot = np.zeros((plan.patterns, plan.chips + 1), dtype=np.int64)
+    for pattern in range(plan.patterns):
         peer = plan.reach(pattern)
         slot[pattern, 1 : peer.shape[1]] = matrix[np.arange(plan.chips)[:, None], peer].max(axis=0)[1:]
     return slot[rows[:, col.C_PATTERN], np.minimum(rows[:, col.C_K], plan.chips)]

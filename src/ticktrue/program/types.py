@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ticktrue.program import columns as col
 
-SCHEMA = "ticktrue/program/v2"
+SCHEMA = "ticktrue/program/v3"
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -41,83 +41,125 @@ class Packing(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """How chips share a kind of attention: `h` head groups of `cp` context lanes; chip = hg * cp + c."""
+
+    h: int
+    cp: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Tensor-parallel plan: `chips` = heads degree `h` x context degree `cp`; chip = hg * cp + c.
+    """Tensor-parallel plan of `chips` chips; `grids` has one grid for each kind of attention.
 
     `tray` is the number of chips in a tray where the plan spans several of them, else 0. A group that spans trays, and whose
     members do not all have one place in their tray, is *split*: it talks along rails, then inside trays.
     """
 
     chips: int
-    h: int
-    cp: int
+    grids: tuple[Grid, ...]
     tray: int = 0
 
-    def split(self, base: int) -> bool:
-        """Whether a group of a base pattern (all, context, heads) is joined in two steps."""
+    @staticmethod
+    def of(chips: int, *heads: int, tray: int = 0) -> "Plan":
+        """The plan with heads[k] head groups for kind k of attention, each of chips / heads[k] context lanes."""
+        return Plan(chips, tuple(Grid(h, chips // h) for h in heads), tray)
+
+    @property
+    def patterns(self) -> int:
+        """One more than the greatest number of a pattern of communication."""
+        return col.KIND_PATTERNS * len(self.grids)
+
+    def pattern(self, base: int, kind: int) -> int:
+        """The pattern of a base for a kind of attention. Kinds of equal grids share those of the first of them."""
+        if base == col.PATTERN_ALL:
+            return base
+        return base + col.KIND_PATTERNS * self.grids.index(self.grids[kind])
+
+    def has(self, pattern: int) -> bool:
+        """Whether a number is that of a pattern: only the first kind has ALL, and equal grids share their patterns."""
+        kind, rest = divmod(pattern, col.KIND_PATTERNS)
+        if not 0 <= kind < len(self.grids):
+            return False
+        return kind == 0 or (rest % len(col.BASES) != 0 and self.grids.index(self.grids[kind]) == kind)
+
+    def split(self, whole: int) -> bool:
+        """Whether a group of a whole pattern (all, context, heads) is joined in two steps."""
         if self.tray == 0 or self.chips <= self.tray:
             return False
-        return (True, self.cp > self.tray, self.h > 1 and self.cp < self.tray)[base]
+        kind, base = divmod(whole, col.KIND_PATTERNS)
+        grid = self.grids[kind]
+        return (True, grid.cp > self.tray, grid.h > 1 and grid.cp < self.tray)[base]
 
-    def inner(self, base: int) -> int:
+    def inner(self, whole: int) -> int:
         """Members of a split group in one tray; the whole group where it is not split."""
-        if not self.split(base):
-            return self.size(base)
-        return self.tray // self.cp if base == col.PATTERN_HEADS else self.tray
+        if not self.split(whole):
+            return self.size(whole)
+        kind, base = divmod(whole, col.KIND_PATTERNS)
+        return self.tray // self.grids[kind].cp if base == col.PATTERN_HEADS else self.tray
 
     def size(self, pattern: int) -> int:
-        """Chips in one group of a communication pattern; 1 for rails and trays of a group that is not split."""
-        part, base = divmod(pattern, len(col.BASES))
-        whole = (self.chips, self.cp, self.h)[base]
-        if part == 0:
-            return whole
-        if not self.split(base):
+        """Chips in one group of a communication pattern; 1 for rails and trays of a group that is not split, and without one."""
+        if not self.has(pattern):
             return 1
-        inner = self.inner(base)
-        return whole // inner if part == 1 else inner
+        part, whole = _part_of(pattern)
+        kind, base = divmod(whole, col.KIND_PATTERNS)
+        every = (self.chips, self.grids[kind].cp, self.grids[kind].h)[base]
+        if part == 0:
+            return every
+        if not self.split(whole):
+            return 1
+        inner = self.inner(whole)
+        return every // inner if part == 1 else inner
 
     def index(self, pattern: int, chip: int) -> int:
         """Index of `chip` in its group of `pattern`."""
-        part, base = divmod(pattern, len(col.BASES))
-        whole = (chip, chip % self.cp, chip // self.cp)[base]
+        part, whole = _part_of(pattern)
+        kind, base = divmod(whole, col.KIND_PATTERNS)
+        cp = self.grids[kind].cp
+        own = (chip, chip % cp, chip // cp)[base]
         if part == 0:
-            return whole
-        if not self.split(base):
+            return own
+        if not self.split(whole):
             return 0
-        return whole // self.inner(base) if part == 1 else whole % self.inner(base)
+        return own // self.inner(whole) if part == 1 else own % self.inner(whole)
 
     def rank(self, pattern: int, chip: int) -> int:
         """What addresses and ops take as the rank of `chip`: its index, but along rails that in the whole group."""
-        part, base = divmod(pattern, len(col.BASES))
-        return self.index(base if part == 1 and self.split(base) else pattern, chip)
+        part, whole = _part_of(pattern)
+        return self.index(whole if part == 1 and self.split(whole) else pattern, chip)
 
     def ranks(self, pattern: int) -> int:
         """Ranks there are in a pattern: one more than the greatest."""
-        part, base = divmod(pattern, len(col.BASES))
-        return self.size(base if part == 1 and self.split(base) else pattern)
+        part, whole = _part_of(pattern)
+        return self.size(whole if part == 1 and self.split(whole) else pattern)
 
     def member(self, pattern: int, chip: int, index: int) -> int:
         """The chip with `index` in the group of `pattern` that `chip` belongs to."""
-        part, base = divmod(pattern, len(col.BASES))
+        part, whole = _part_of(pattern)
         if part > 0:
-            if not self.split(base):
+            if not self.split(whole):
                 return chip
-            inner, own = self.inner(base), self.index(base, chip)
+            inner, own = self.inner(whole), self.index(whole, chip)
             return self.member(
-                base, chip, index * inner + own % inner if part == 1 else own - own % inner + index
+                whole, chip, index * inner + own % inner if part == 1 else own - own % inner + index
             )
-        if base == col.PATTERN_ALL:
-            return index
-        if base == col.PATTERN_CONTEXT:
-            return (chip // self.cp) * self.cp + index
-        return index * self.cp + chip % self.cp
+        kind, base = divmod(whole, col.KIND_PATTERNS)
+        cp = self.grids[kind].cp
+        return (index, chip // cp * cp + index, index * cp + chip % cp)[base]
 
     def reach(self, pattern: int, *, back: bool = False) -> Int64:
         """The chip that is k places on (or back) in the group of `pattern`: read-only int64[chips, size], k from 0."""
         return _reach(self, pattern, back)
 
 
-@lru_cache(maxsize=64)
+def _part_of(pattern: int) -> tuple[int, int]:
+    """(0 for a whole group, 1 for its rails, 2 for its trays; the pattern of the whole group)."""
+    part = pattern % col.KIND_PATTERNS // len(col.BASES)
+    return part, pattern - part * len(col.BASES)
+
+
+@lru_cache(maxsize=128)
 def _reach(plan: Plan, pattern: int, back: bool) -> Int64:
     size, sign = plan.size(pattern), -1 if back else 1
     own = [plan.index(pattern, chip) for chip in range(plan.chips)]
@@ -222,6 +264,10 @@ class ImageKey:
     def of_layer(self, layer: int) -> AttentionKey:
         """The attention of a layer."""
         return self.attention[self.layer_kinds[layer]]
+
+    def grid_of(self, layer: int) -> Grid:
+        """How the chips share the attention of a layer."""
+        return self.plan.grids[self.layer_kinds[layer]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,52 +66,62 @@ def _touches(rows, r, address, region_base, region_stride, region_first, region_
 
 
 @nb.njit(cache=True)
-def edges(
-    rows, of_chain, address, region_base, region_stride, region_first, region_count, records, write_latency
-):
-    """Edges (before, after, cycles) between chains in program order.
+def _taken_over(before, x, v, stamp, best, touched):
+    """Notes the edges to v that `before` has from its place x on: (place after them, how many)."""
+    eu, ev, ew = before
+    count = 0
+    while x < len(ev) and ev[x] == v:
+        count = _note(eu[x], v, ew[x], stamp, best, touched, count)
+        x += 1
+    return x, count
 
-    `address` int64[chips, rows]; region_first < 0: nothing is ever written there. A read follows a write by the write's span
-    and latency; a write follows reads and writes by their spans.
+
+@nb.njit(cache=True, nogil=True)
+def edges(rows, of_chain, address, regions, records, write_latency, before):
+    """Edges (before, after, cycles) between chains in program order on one chip, and those of `before`, sorted by the second.
+
+    `address` int64[rows]; `regions` (base, stride of a record, first record, records) of each: first < 0 where nothing is ever
+    written. A read follows a write by the write's span and latency; a write follows reads and writes by their spans. Of two
+    edges between the same chains the longer stays.
     """
-    chips, chains = address.shape[0], len(of_chain) - 1
-    writer, head = np.full((chips, records), -1, np.int64), np.full((chips, records), -1, np.int64)
-    node_row, node_next, nodes = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.int64), 0
+    chains = len(of_chain) - 1
+    region_base, region_stride, region_first, region_count = regions
+    writer, head = np.full(records, -1, np.int32), np.full(records, -1, np.int32)
+    node_row, node_next, nodes = np.empty(1 << 16, np.int32), np.empty(1 << 16, np.int32), 0
     chain_of = np.empty(rows.shape[0], np.int64)
     best, stamp = np.zeros(chains, np.int64), np.full(chains, -1, np.int64)
-    touched, buffer = np.empty(chains, np.int64), np.empty(1 << 16, np.int64)
+    touched, buffer, taken = np.empty(chains, np.int64), np.empty(1 << 12, np.int64), 0
     eu, ev, ew, ne = np.empty(1 << 14, np.int64), np.empty(1 << 14, np.int64), np.empty(1 << 14, np.int64), 0
     for v in range(chains):
         chain_of[of_chain[v] : of_chain[v + 1]] = v
-        nt = 0
-        for chip in range(chips):
-            for r in range(of_chain[v], of_chain[v + 1]):
-                buffer, k = _touches(
-                    rows, r, address[chip, r], region_base, region_stride, region_first, region_count, buffer
-                )
-                write = rows[r, C_OP] == STORE or rows[r, C_OP] == SCATTER
-                for x in range(k):
-                    rec = buffer[x]
-                    w = writer[chip, rec]
-                    if w >= 0:
-                        cycles = rows[w, C_ISSUE] + rows[w, C_SPAN] - rows[r, C_ISSUE]
-                        nt = _note(
-                            chain_of[w], v, cycles + (0 if write else write_latency), stamp, best, touched, nt
-                        )
-                    if write:
-                        node = head[chip, rec]
-                        while node >= 0:
-                            q = node_row[node]
-                            cycles = rows[q, C_ISSUE] + rows[q, C_SPAN] - rows[r, C_ISSUE]
-                            nt = _note(chain_of[q], v, cycles, stamp, best, touched, nt)
-                            node = node_next[node]
-                        head[chip, rec], writer[chip, rec] = -1, r
-                    else:
-                        if nodes == len(node_row):
-                            node_row, node_next = _grow(node_row), _grow(node_next)
-                        node_row[nodes], node_next[nodes] = r, head[chip, rec]
-                        head[chip, rec] = nodes
-                        nodes += 1
+        taken, nt = _taken_over(before, taken, v, stamp, best, touched)
+        for r in range(of_chain[v], of_chain[v + 1]):
+            buffer, k = _touches(
+                rows, r, address[r], region_base, region_stride, region_first, region_count, buffer
+            )
+            write = rows[r, C_OP] == STORE or rows[r, C_OP] == SCATTER
+            for x in range(k):
+                rec = buffer[x]
+                w = writer[rec]
+                if w >= 0:
+                    cycles = rows[w, C_ISSUE] + rows[w, C_SPAN] - rows[r, C_ISSUE]
+                    nt = _note(
+                        chain_of[w], v, cycles + (0 if write else write_latency), stamp, best, touched, nt
+                    )
+                if write:
+                    node = head[rec]
+                    while node >= 0:
+                        q = node_row[node]
+                        cycles = rows[q, C_ISSUE] + rows[q, C_SPAN] - rows[r, C_ISSUE]
+                        nt = _note(chain_of[q], v, cycles, stamp, best, touched, nt)
+                        node = node_next[node]
+                    head[rec], writer[rec] = -1, r
+                else:
+                    if nodes == len(node_row):
+                        node_row, node_next = _grow(node_row), _grow(node_next)
+                    node_row[nodes], node_next[nodes] = r, head[rec]
+                    head[rec] = nodes
+                    nodes += 1
         while ne + nt > len(eu):
             eu, ev, ew = _grow(eu), _grow(ev), _grow(ew)
         for x in range(nt):

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from ticktrue.errors import Unschedulable
 from ticktrue.hw import Chip, System
 from ticktrue.program import Plan
-from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
 
 Int64 = npt.NDArray[np.int64]
@@ -48,8 +47,8 @@ def link_times(plan: Plan, system: System) -> LinkTimes:
     due = np.zeros_like(latency)
     for tier in (far, ~far):
         due[tier] = latency[tier].max(initial=0)
-    out = np.zeros((3, col.PATTERNS), dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    out = np.zeros((3, plan.patterns), dtype=np.int64)
+    for pattern in range(plan.patterns):
         peers = plan.reach(pattern)[:, 1:]
         if peers.size:
             pair = (np.arange(plan.chips)[:, None], peers)

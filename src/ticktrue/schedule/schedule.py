@@ -4,11 +4,14 @@ Works on the chip class: one chain has one start on all chips. What depends on a
 every chip where it decides an order, and reserved conservatively where it decides a link.
 """
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from ticktrue.cores import available_cores
 from ticktrue.errors import Unschedulable
 from ticktrue.hw import System
 from ticktrue.isa import OPS, Dtype, Kind, Op, OpTable, Unit
@@ -77,11 +80,11 @@ def _link_uses(flat: Flat, res: _Resources) -> list[_Uses]:
 def _distances(plan: Plan) -> Int64:
     """int64[patterns, k, ways]: how far on (modulo chips) the peer k of a pattern is, once for each way on any chip; else -1."""
     own, found = np.arange(plan.chips)[:, None], []
-    for pattern in range(col.PATTERNS):
+    for pattern in range(plan.patterns):
         far = (plan.reach(pattern) - own) % plan.chips
         found.append([np.unique(column) for column in far.T[1:]])
     ways = max((len(u) for columns in found for u in columns), default=0)
-    out = np.full((col.PATTERNS, plan.chips, ways), -1, dtype=np.int64)
+    out = np.full((plan.patterns, plan.chips, ways), -1, dtype=np.int64)
     for pattern, columns in enumerate(found):
         for k, unique in enumerate(columns, start=1):
             out[pattern, k, : len(unique)] = unique
@@ -162,11 +165,31 @@ def _edges(flat: Flat) -> tuple[Int64, Int64, Int64]:
     base = np.array([r.group * flat.table.group_vectors + r.base for r in regions], dtype=np.int64)
     first = np.cumsum(np.concatenate([[0], count[:-1]]))
     first = np.where(tracked, first, -1)
-    address = np.stack([flat.address(c) for c in range(flat.plan.chips)])
     latency = int(flat.table.latency[Op.STORE])
-    out: tuple[Int64, Int64, Int64] = edges(flat.rows, flat.row_of_chain, address, base, stride, first, count,
-                                            int(count.sum()), latency)  # fmt: skip
-    return out
+    none = np.zeros(0, dtype=np.int64)
+
+    def of_chips(some: Sequence[int]) -> tuple[Int64, Int64, Int64]:
+        out = (none, none, none)
+        for chip in some:
+            out = edges(flat.rows, flat.row_of_chain, flat.address(chip), (base, stride, first, count), int(count.sum()),
+                        latency, out)  # fmt: skip
+        return out
+
+    cores = min(available_cores(), flat.plan.chips)
+    with ThreadPoolExecutor(cores) as pool:
+        parts = list(pool.map(of_chips, (range(i, flat.plan.chips, cores) for i in range(cores))))
+    return _longest(parts, len(flat.start))
+
+
+def _longest(parts: list[tuple[Int64, Int64, Int64]], chains: int) -> tuple[Int64, Int64, Int64]:
+    """All edges, by second chain, then first; of several between the same chains the longest."""
+    eu, ev, ew = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(ev * chains + eu, kind="stable")
+    eu, ev, ew = eu[order], ev[order], ew[order]
+    if not len(eu):
+        return eu, ev, ew
+    starts = np.flatnonzero(np.concatenate([[True], (ev[1:] != ev[:-1]) | (eu[1:] != eu[:-1])]))
+    return eu[starts], ev[starts], np.maximum.reduceat(ew, starts)
 
 
 def _joined(a: tuple[Int64, Int64, Int64], b: tuple[Int64, Int64, Int64]) -> tuple[Int64, Int64, Int64]:

@@ -5,7 +5,7 @@ import numpy as np
 from ticktrue.hw import System
 from ticktrue.isa import Op
 from ticktrue.isa.ops import BLOCK
-from ticktrue.program import Flat, Packing, Program, StepKind, Timetable, expand
+from ticktrue.program import Flat, ImageKey, Packing, Program, StepKind, Timetable, expand
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.sim.replay import pick
@@ -32,13 +32,13 @@ def masked_cycles(
     timetable = pick(program, kind)
     flat = expand(program.image, timetable, system)
     needed = ceil_div(context, BLOCK)
-    spans = _block_spans(flat)
-    masked = spans[spans[:, 2] * flat.plan.cp >= needed]
+    spans = _block_spans(flat, program.image.key)
+    masked = spans[spans[:, 2] >= needed]
     return Cycles(_union(masked[:, 0], masked[:, 1]))
 
 
-def _block_spans(flat: Flat) -> Int64:
-    """(begin, end, local block) of every block that a row reads from the KV state: int64[blocks, 3]."""
+def _block_spans(flat: Flat, key: ImageKey) -> Int64:
+    """(begin, end, first block on any chip) of every block that a row reads from the KV state: int64[blocks, 3]."""
     rows, table, out = flat.rows, flat.table, []
     cache = np.array([r.packing == Packing.KV for r in flat.regions] + [False])
     for r in np.flatnonzero(cache[rows[:, col.C_REGION]] & (rows[:, col.C_OP] == Op.LOAD)):
@@ -48,7 +48,8 @@ def _block_spans(flat: Flat) -> Int64:
         j = np.arange(m, dtype=np.int64)
         begin = int(rows[r, col.C_ISSUE]) + j * q
         block = (first + j * int(rows[r, col.C_STEP2])) // (BLOCK * region.stride)
-        out.append(np.stack([begin, begin + (n - 1) * p + w, block], axis=1))
+        cp = key.grid_of(region.p0 // 2).cp
+        out.append(np.stack([begin, begin + (n - 1) * p + w, block * cp], axis=1))
     return np.concatenate(out) if out else np.zeros((0, 3), dtype=np.int64)
 
 

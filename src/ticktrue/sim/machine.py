@@ -68,8 +68,8 @@ class Machine:
 
 def _slowest(matrix: npt.NDArray[np.int32], plan: Plan) -> Int64:
     """Largest entry over all chips for the k-th peer of each pattern, 0 where there is none: int64[patterns, chips]."""
-    out = np.zeros((col.PATTERNS, plan.chips), dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    out = np.zeros((plan.patterns, plan.chips), dtype=np.int64)
+    for pattern in range(plan.patterns):
         peer = plan.reach(pattern)
         out[pattern, 1 : peer.shape[1]] = matrix[np.arange(plan.chips)[:, None], peer].max(axis=0)[1:]
     return out
@@ -81,8 +81,8 @@ def _latency(system: System, plan: Plan) -> Int64:
     tray = np.arange(plan.chips) // (plan.tray or plan.chips)
     same = np.equal.outer(tray, tray)
     near, far = (int(matrix[tier].max(initial=0)) for tier in (same, ~same))
-    out = np.zeros(col.PATTERNS, dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    out = np.zeros(plan.patterns, dtype=np.int64)
+    for pattern in range(plan.patterns):
         inside = same[np.arange(plan.chips)[:, None], plan.reach(pattern)[:, 1:]]
         out[pattern] = max(near if inside.any() else 0, far if not inside.all() else 0)
     return out

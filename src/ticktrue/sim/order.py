@@ -1,23 +1,23 @@
 """The order that a timetable states: which row follows which on a port, plane, link or vector. Costs are added elsewhere."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from ticktrue.cores import available_cores
 from ticktrue.isa import Op, RegFn, Unit
 from ticktrue.program import Flat, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
-from ticktrue.sim.memory_kernel import memory_pairs
+from ticktrue.sim.memory_kernel import memory_pairs, unpacked, written
 from ticktrue.sim.order_kernel import INTERLEAVE, READ_AFTER_WRITE, REUSE, TURN, sweep
 
 Int8 = npt.NDArray[np.int8]
 _BYTE_PLANE = len(Unit)  # a resource that is no unit: what an INSTALL fills; PASSes drive the plane's port
 _UNITS = len(Unit) + 1
-_ROOM = (
-    1 << 18
-)  # slots of the set of memory pairs, twice what a small model needs; grown where it does not do
+_ROOM = 1 << 18  # slots of the set of memory pairs, twice what a small model needs; it grows
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _link_uses(flat: Flat) -> list[tuple[Int64, Int64]]:
     link = np.flatnonzero((unit == Unit.C2C_SEND) | (unit == Unit.C2C_RECV))
     if not len(link):
         return []
-    names = (unit[link] * col.PATTERNS + rows[link, col.C_PATTERN]) * (flat.plan.chips + 1) + rows[
+    names = (unit[link] * flat.plan.patterns + rows[link, col.C_PATTERN]) * (flat.plan.chips + 1) + rows[
         link, col.C_K
     ]
     _, example, family = np.unique(names, return_index=True, return_inverse=True)
@@ -170,12 +170,18 @@ def _memory_pairs(flat: Flat) -> Pairs:
     keep = ~fixed[of] | np.isin(of, of[write])
     parts = (mem, write, n, step, m, step2, width)
     columns = [np.ascontiguousarray(a[keep]) for a in parts]
-    room, address = _ROOM, np.ascontiguousarray(address[:, keep])
-    while True:
-        first, then, kind, complete = memory_pairs(address, *columns, space, len(rows), room)
-        if complete:
-            return Pairs(first, then, kind)
-        room *= 4
+    address = np.ascontiguousarray(address[:, keep])
+    hot, cores = written(address, *columns[1:], space), min(available_cores(), flat.plan.chips)
+
+    def of_chips(i: int) -> Int64:
+        out: Int64 = memory_pairs(address[i::cores], hot, tuple(columns), len(rows), _ROOM)
+        return out
+
+    with ThreadPoolExecutor(cores) as pool:
+        keys = np.sort(np.concatenate(list(pool.map(of_chips, range(cores)))))
+    new = np.ones(len(keys), dtype=bool)
+    new[1:] = keys[1:] != keys[:-1]
+    return Pairs(*unpacked(keys[new], len(rows)))
 
 
 def _register_pairs(flat: Flat) -> Pairs:

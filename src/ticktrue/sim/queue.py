@@ -35,8 +35,8 @@ def overflow(flat: Flat, machine: Machine, system: System) -> int:
 def _least(flat: Flat, system: System) -> np.ndarray:
     """Latency of the fastest link of each pattern: int64[patterns]."""
     plan, matrix = flat.plan, system.latency_matrix().astype(np.int64)
-    out = np.zeros(col.PATTERNS, dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    out = np.zeros(plan.patterns, dtype=np.int64)
+    for pattern in range(plan.patterns):
         peers = plan.reach(pattern)[:, 1:]
         latency = matrix[np.arange(plan.chips)[:, None], peers]
         out[pattern] = latency[latency >= 0].min(initial=1 << 30) if (latency >= 0).any() else 0

@@ -17,7 +17,7 @@ _BOUNDS = (
     (col.C_ISSUE, "issue", -LONGEST, LONGEST), (col.C_ABS, "address", -LONGEST, LONGEST),
     (col.C_STEP, "step", -LONGEST, LONGEST), (col.C_STEP2, "step2", -LONGEST, LONGEST),
     (col.C_PORT, "port", -LONGEST, LONGEST), (col.C_DTYPE, "dtype", 0, len(Dtype) - 1),
-    (col.C_PATTERN, "pattern", 0, col.PATTERNS - 1), (col.C_OP, "op", 0, len(Op) - 1),
+    (col.C_OP, "op", 0, len(Op) - 1),
 )  # fmt: skip
 
 
@@ -28,7 +28,8 @@ def check_rows(flat: Flat) -> None:
         InputError: T361 a count, operand or number type is out of range.
     """
     rows = flat.rows
-    bounds = (*_BOUNDS, (col.C_S0, "s0", -1, len(rows) - 1), (col.C_S1, "s1", -1, len(rows) - 1))
+    bounds = (*_BOUNDS, (col.C_PATTERN, "pattern", 0, flat.plan.patterns - 1), (col.C_S0, "s0", -1, len(rows) - 1),
+              (col.C_S1, "s1", -1, len(rows) - 1))  # fmt: skip
     for column, name, least, most in bounds:
         wrong = np.flatnonzero((rows[:, column] < least) | (rows[:, column] > most))
         if len(wrong):

@@ -36,6 +36,8 @@ class Part(NamedTuple):
 class _Run(NamedTuple):
     """What the interpreter works on; the last four are room for one event or one plane.
 
+    `rank` [patterns, chips] of a chip in a pattern, `size` [patterns] of its group.
+
     `register`, `columns` [chips, token rows, ranks]: the hash that an expert register holds, of one of how many (0: nothing).
     """
 
@@ -45,6 +47,7 @@ class _Run(NamedTuple):
     address: Int64
     peer: Int64
     rank: Int64
+    size: Int64
     lane: Hashes
     column: Hashes
     spare: Hashes
@@ -115,7 +118,8 @@ def _evaluate(flat: Flat, memory: Memory) -> None:
         mem=memory, tags=np.array([*map(tag, dataflow_plan_kernel.TAG_NAMES), base("one")], np.uint64),
         pool=np.empty((flat.plan.chips, max(1, words)), np.uint64),
         address=np.stack([flat.address(c) for c in chips]), peer=np.stack([flat.peer(c) for c in chips]),
-        rank=np.array([[flat.plan.rank(k, c) for c in chips] for k in range(col.PATTERNS)], np.int64),
+        rank=np.array([[flat.plan.rank(k, c) for c in chips] for k in range(flat.plan.patterns)], np.int64),
+        size=np.array([flat.plan.size(k) for k in range(flat.plan.patterns)], np.int64),
         lane=np.empty(max(lanes, PLANE), np.uint64), column=np.empty(PLANE, np.uint64),
         spare=np.empty((2, WIDE), np.uint64), register=np.zeros(registers, np.uint64), columns=np.zeros(registers, np.int64),
         keys=np.empty(1, np.uint64),

@@ -13,7 +13,6 @@ from ticktrue.verify.dataflow_memory_kernel import (
     LAST,
     M_BLOCKS,
     M_CHIPS,
-    M_CP,
     M_SLOTS,
     M_TOKENS,
     N_BASE,
@@ -197,7 +196,8 @@ def _scatter(run, rows, stat, r, chip):
     """Token row i may lie at every position p = pos + i that this chip owns; one place of a slot after the other."""
     row, model = rows[r], run.mem.model
     pool, begin, lanes = _written(run, rows, stat, r, chip)
-    n, cp, ring = row[col.C_N], model[M_CP], row[col.C_A1]
+    n, ring = row[col.C_N], row[col.C_A1]
+    cp, lane = run.size[row[col.C_PATTERN]], run.rank[row[col.C_PATTERN], chip]
     last, first_row = BLOCK * model[M_BLOCKS] - model[M_TOKENS], row[col.C_A0]
     t0 = first_row % model[M_TOKENS]
     one_slot = t0 + n <= model[M_TOKENS] and first_row < model[M_TOKENS] * model[M_SLOTS]
@@ -208,7 +208,7 @@ def _scatter(run, rows, stat, r, chip):
     if ring > 0:
         places = min(places, BLOCK * ring)
     for p in range(places):
-        if p // BLOCK % cp != chip % cp:
+        if p // BLOCK % cp != lane:
             continue
         local = p // BLOCK // cp * BLOCK + p % BLOCK
         key_p = mix(run.tags[T_SCATTER], U(p))
@@ -403,13 +403,12 @@ def _map(run, rows, stat, r, chip):
     second = _view(run, rows, stat, chip, row[col.C_S1]) if two else first
     to = _view(run, rows, stat, chip, r)
     bound = BLOCK * model[M_BLOCKS] - model[M_TOKENS]
-    position = 0
+    position, rank = 0, run.rank[row[col.C_PATTERN], chip]
     for e in range(stat[r, S_EVENTS]):
         if row[col.C_OP] == MASK:
-            block = (row[col.C_A0] + e // n) * model[M_CP] + chip % model[M_CP]
+            block = (row[col.C_A0] + e // n) * run.size[row[col.C_PATTERN]] + rank
             position = block * BLOCK + e % n
         elif row[col.C_OP] == NOISE:
-            rank = run.rank[row[col.C_PATTERN], chip]
             noise(run.tags, row, rank, (e % n, e // n, model[M_TOKENS]), _event(first, e), _event(to, e))
             continue
         map_one(run.tags, row, (position, bound), _event(first, e), _event(second, e), _event(to, e))

@@ -50,15 +50,13 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
     key, kind = image.key, timetable.kind
     regions = class_regions(image, timetable)
     rows = _region_rows(image, regions, table)
-    kept = _place_cells(rows, regions, _kept_of(rows, kind, key.plan.cp))
+    kept = _place_cells(rows, regions, _kept_of(rows, kind))
     tiles, pieces, distinct = _tiles(image, rows)
     tensors = np.array(
         [[t.outputs, t.inputs, t.shard, i] for i, t in enumerate(image.tensors)] or [[0] * 4], np.int64
     )
     bases = _bases(image, regions, rows, kind.slots)
-    model = (
-        key.plan.chips, key.plan.h, key.plan.cp, key.vocab, int(KV_TYPES[key.kv]), kind.tokens, kind.blocks, kind.slots,
-    )  # fmt: skip
+    model = (key.plan.chips, key.vocab, int(KV_TYPES[key.kv]), kind.tokens, kind.blocks, kind.slots)
     width = HALVES if key.fmt in {"bf16", "f32"} and key.kv != "fp8" else BEAT
     return Memory(
         cells=np.empty((key.plan.chips, kept, width), np.uint64),
@@ -69,16 +67,11 @@ def memory_of(image: Image, timetable: Timetable, table: OpTable) -> Memory:
     )  # fmt: skip
 
 
-def local_positions(blocks: int, cp: int) -> int:
-    """Positions of the bucket that one chip of a context group holds, masked ones included."""
-    return ceil_div(blocks, cp) * BLOCK
-
-
-def _kept_of(rows: Int64, kind: StepKind, cp: int) -> Int64:
+def _kept_of(rows: Int64, kind: StepKind) -> Int64:
     """Vectors of each state region that a step of `kind` can need: its slots, of each the places of the bucket or the ring."""
-    places = np.full(len(rows), local_positions(kind.blocks, cp))
     ring = rows[:, kernel.R_RING]
-    places = np.where(ring > 0, np.minimum(places, -(-ring // cp) * BLOCK), places)
+    blocks = np.where(ring > 0, np.minimum(kind.blocks, ring), kind.blocks)
+    places = -(-blocks // rows[:, kernel.R_CP]) * BLOCK
     kept: Int64 = ((kind.slots - 1) * rows[:, kernel.R_PLACES] + places) * rows[:, kernel.R_STRIDE]
     return kept
 
@@ -86,19 +79,24 @@ def _kept_of(rows: Int64, kind: StepKind, cp: int) -> Int64:
 def _state_row(image: Image, r: Region, row: Int64) -> None:
     """What the leaves of a state region need: elements of a record, of a position on one chip and on all, places of a slot."""
     key = image.key
-    of = key.of_layer(r.p0 // 2)
+    of, grid = key.of_layer(r.p0 // 2), key.grid_of(r.p0 // 2)
     lanes = r.stride * lanes_of(KV_TYPES[key.kv])
-    local = of.kv_heads // key.plan.h * of.head_dim
+    local = of.kv_heads // grid.h * of.head_dim
     heads = min(max(1, lanes // of.head_dim) * of.head_dim, local - r.p1)
     part = r.p0 % 2 == 1 and of.head_dim + 2 > BEAT
     size = ceil_div(of.head_dim, ceil_div(of.head_dim, PART))
     row[kernel.R_ELEMENTS] = min(size, of.head_dim - r.p1 % of.head_dim) if part else heads
     row[kernel.R_TOTAL], row[kernel.R_LOCAL] = of.kv_heads * of.head_dim, local
-    row[kernel.R_PLACES], row[kernel.R_RING] = max(1, r.count // key.slots), of.ring
+    row[kernel.R_PLACES], row[kernel.R_RING], row[kernel.R_CP] = (
+        max(1, r.count // key.slots),
+        of.ring,
+        grid.cp,
+    )
 
 
 def _region_rows(image: Image, regions: tuple[Region, ...], table: OpTable) -> Int64:
     rows = np.zeros((max(1, len(regions)), kernel.R_COLUMNS), np.int64)
+    rows[:, kernel.R_CP] = 1
     for i, r in enumerate(regions):
         packing = r.packing if _readable(image, r) else Packing.NONE
         rows[i, kernel.R_CLASS], rows[i, kernel.R_PACKING] = r.cls, packing
@@ -143,8 +141,8 @@ def _readable(image: Image, r: Region) -> bool:
         case Packing.KV:
             if not 0 <= r.p0 // 2 < len(image.key.layer_kinds):
                 return False
-            of = image.key.of_layer(r.p0 // 2)
-            return 0 <= r.p1 < of.kv_heads // image.key.plan.h * of.head_dim
+            of, grid = image.key.of_layer(r.p0 // 2), image.key.grid_of(r.p0 // 2)
+            return 0 <= r.p1 < of.kv_heads // grid.h * of.head_dim
         case _:
             return True
 

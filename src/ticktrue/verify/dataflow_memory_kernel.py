@@ -39,16 +39,17 @@ ROPE_A, ROPE_B = int(Packing.ROPE_A), int(Packing.ROPE_B)
     R_PLACES,
     R_RING,
     R_DIM,
-) = range(19)
-R_COLUMNS = 19
+    R_CP,
+) = range(20)
+R_COLUMNS = 20
 # of a state region: R_ELEMENTS of a record, R_TOTAL of a position on all chips, R_LOCAL of it on one; R_PLACES per slot; blocks
-# of its R_RING. Of a RoPE table: R_DIM, its head size.
+# of its R_RING; R_CP, context lanes of its kind of attention. Of a RoPE table: R_DIM, its head size.
 # columns of the tile table: vector in its region, rows, pieces [first, last), vectors per row
 W_VECTOR, W_ROWS, W_PIECE0, W_PIECE1, W_STRIDE = range(5)
 # columns of the tensor table
 N_OUTPUTS, N_INPUTS, N_SHARD, N_BASE = range(4)
 # what the model, the plan and the step kind fix
-(M_CHIPS, M_H, M_CP, M_VOCAB, M_KV_TYPE, M_TOKENS, M_BLOCKS, M_SLOTS) = range(8)
+(M_CHIPS, M_VOCAB, M_KV_TYPE, M_TOKENS, M_BLOCKS, M_SLOTS) = range(6)
 # register functions (docs/program.md section 2)
 TOKEN, P_DIV, P_MOD, KV_PLACE, LAST, EXPERT = 1, 2, 3, 4, 5, 6
 
@@ -112,7 +113,7 @@ def _run_of(mem, chip, region, off):
     packing, base = r[R_PACKING], mem.bases[r[R_BASE]]
     record, v = off // r[R_STRIDE], off % r[R_STRIDE]
     if packing == KV:
-        cp = mem.model[M_CP]
+        cp = r[R_CP]
         ka = lanes_of(mem.model[M_KV_TYPE])
         slot, place = record // r[R_PLACES], record % r[R_PLACES]
         p = (place // BLOCK * cp + chip % cp) * BLOCK + place % BLOCK
@@ -380,7 +381,7 @@ def finish_gather(mem, span, t, total, out):
 def state(mem, region, out, spare):
     """K or V of one vector group into out[slots, places, elements]; what is written elsewhere in it counts as stray."""
     model, r = mem.model, mem.regions[region]
-    cp = model[M_CP]
+    cp = r[R_CP]
     dtype = mem.model[M_KV_TYPE]
     ka = lanes_of(dtype)
     for chip in range(model[M_CHIPS]):

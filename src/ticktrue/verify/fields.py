@@ -58,6 +58,13 @@ def _zero(s: Stored, findings: Findings, mask: Mask, what: tuple[str, Int64, int
     s.each(findings, "V100", mask & (values != expected), text, values)
 
 
+def _told(s: Stored, findings: Findings, name: str, mask: Mask, values: tuple[int, ...]) -> None:
+    """V100 where a field is none of the values that its op leaves it."""
+    found = s.t[:, col.T_NAMES.index(name)]
+    text = f"expected {name} = {' or '.join(str(x) for x in sorted(set(values)))}, which follows from the op, found {{}}"
+    s.each(findings, "V100", mask & ~np.isin(found, values), text, found)
+
+
 def _canonical(s: Stored, findings: Findings) -> None:
     t, v = s.t, s.v
     n, p, m, q = (t[:, c] for c in (col.T_N, col.T_P, col.T_M, col.T_Q))
@@ -83,11 +90,9 @@ def _canonical(s: Stored, findings: Findings) -> None:
         _zero(s, findings, ~_is(s, {o for o, count in _A.items() if count > i}), (f"a{i}", v[:, column], 0))
     ranked_register = (s.op == Op.GATHER) & (t[:, col.T_REGFN] == RegFn.EXPERT)
     _zero(s, findings, (s.op == Op.GATHER) & ~ranked_register, ("a1", v[:, col.V_A1], 0))
-    told = (("dtype", col.T_DTYPE, s.op == Op.PASS, Dtype.F32),
-            ("pattern", col.T_PATTERN, context, col.PATTERN_CONTEXT))  # fmt: skip
-    for name, column, mask, expected in told:
-        text = f"expected {name} = {int(expected)}, which follows from the op, found {{}}"
-        s.each(findings, "V100", mask & (t[:, column] != expected), text, t[:, column])
+    _told(s, findings, "dtype", s.op == Op.PASS, (int(Dtype.F32),))
+    plan, kinds = s.image.key.plan, range(len(s.image.key.attention))
+    _told(s, findings, "pattern", context, tuple(plan.pattern(col.PATTERN_CONTEXT, kind) for kind in kinds))
     for ops, types in (({Op.CONVERT}, (Dtype.BF16, Dtype.E4M3)), (_EIGHT, (Dtype.INT8, Dtype.E4M3))):
         wrong = _is(s, ops) & ~np.isin(t[:, col.T_DTYPE], [int(x) for x in types])
         text = f"expected dtype {' or '.join(str(int(x)) for x in types)}, found {{}}"

@@ -57,15 +57,7 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
             findings.field("V112", f"key.{name}", f"expected 1 to {high:_}, found {getattr(key, name)!r}")
             fine = False
     fine &= _kinds(image, findings)
-    for name in ("chips", "h", "cp"):
-        if not whole(getattr(key.plan, name), 1, LANE_BLOCKS * LANE_BLOCKS):
-            findings.field(
-                "V112", f"key.plan.{name}", f"expected a number of chips, found {getattr(key.plan, name)!r}"
-            )
-            fine = False
-    if not whole(key.plan.tray, 0, LANE_BLOCKS * LANE_BLOCKS):
-        findings.field("V112", "key.plan.tray", f"expected a number of chips, found {key.plan.tray!r}")
-        fine = False
+    fine &= _grids(image, findings)
     absent = {f.format for f in system.chip.mxm_formats if f.absent}
     if key.fmt in absent and not key.hypothetical:
         findings.field(
@@ -107,33 +99,62 @@ def _kinds(image: Image, findings: Findings) -> bool:
     return fine
 
 
+def _grids(image: Image, findings: Findings) -> bool:
+    """Whether the plan has numbers of chips, and a grid for each kind of attention."""
+    plan, kinds = image.key.plan, len(image.key.attention)
+    numbers = [("chips", plan.chips, 1), ("tray", plan.tray, 0)]
+    for i, grid in enumerate(plan.grids):
+        numbers += [(f"grids[{i}].h", grid.h, 1), (f"grids[{i}].cp", grid.cp, 1)]
+    fine = True
+    for name, number, low in numbers:
+        if not whole(number, low, LANE_BLOCKS * LANE_BLOCKS):
+            findings.field("V112", f"key.plan.{name}", f"expected a number of chips, found {number!r}")
+            fine = False
+    if len(plan.grids) != kinds:
+        text = f"expected one for each of {kinds} kinds of attention, found {len(plan.grids)}"
+        findings.field("V112", "key.plan.grids", text)
+        fine = False
+    return fine
+
+
 def _plan(image: Image, system: System, findings: Findings) -> None:
     key, plan = image.key, image.key.plan
     tray = system.tray_chips if plan.chips > system.tray_chips else 0
-    even = tray == 0 or (plan.chips % tray == 0 and (plan.cp % tray == 0 or tray % plan.cp == 0))
-    rules = (
-        ("key.plan.chips", plan.chips == plan.h * plan.cp, f"h * cp = {plan.h * plan.cp} chips, found {plan.chips}"),
-        ("key.plan.cp", plan.cp & (plan.cp - 1) == 0 and plan.cp <= LANE_BLOCKS,
-         f"a power of two up to {LANE_BLOCKS}, found {plan.cp}"),
+    rules = [
         ("key.plan.tray", plan.tray == tray, f"{tray}, for chips of {system.name}, found {plan.tray}"),
-        ("key.plan.chips", even, f"groups that fill whole trays of {tray}, found {plan.h} x {plan.cp} chips"),
+        ("key.plan.chips", tray == 0 or plan.chips % tray == 0, f"whole trays of {tray}, found {plan.chips} chips"),
         ("key.plan.chips", plan.chips <= system.chips, f"at most the {system.chips} chips of {system.name}, found {plan.chips}"),
         ("key.system", key.system == system.name, f"{system.name}, found {key.system}"),
         ("key.facts", key.facts == system.fact_digest(), f"the facts of {system.name}, found others"),
-    )  # fmt: skip
+    ]  # fmt: skip
+    for i, grid in enumerate(plan.grids):
+        even = tray == 0 or grid.cp % tray == 0 or tray % grid.cp == 0
+        rules += [
+            (f"key.plan.grids[{i}]", plan.chips == grid.h * grid.cp,
+             f"h * cp = {plan.chips} chips, found {grid.h} * {grid.cp}"),
+            (f"key.plan.grids[{i}].cp", grid.cp & (grid.cp - 1) == 0 and grid.cp <= LANE_BLOCKS,
+             f"a power of two up to {LANE_BLOCKS}, found {grid.cp}"),
+            (f"key.plan.grids[{i}]", even, f"groups that fill whole trays of {tray}, found {grid.h} x {grid.cp} chips"),
+        ]  # fmt: skip
     for where, fine, text in rules:
         if not fine:
             findings.field("V100", where, f"expected {text}")
-    for i, a in enumerate(key.attention):
+    _shared(image, findings)
+
+
+def _shared(image: Image, findings: Findings) -> None:
+    """Finds heads that a grid does not share out, and rings of another size than window and grid ask for."""
+    key = image.key
+    for i, (a, grid) in enumerate(zip(key.attention, key.plan.grids, strict=True)):
         ring = 0
         if a.window:
-            need = max(plan.cp, ceil_div(a.window + key.t_max, BLOCK) + 1)
+            need = max(grid.cp, ceil_div(a.window + key.t_max, BLOCK) + 1)
             ring = 1 << (need - 1).bit_length()
         of_kind = (
             (
                 "kv_heads",
-                a.kv_heads % plan.h == 0,
-                f"a multiple of the degree over heads, {plan.h}, found {a.kv_heads}",
+                a.kv_heads % grid.h == 0,
+                f"a multiple of the degree over heads, {grid.h}, found {a.kv_heads}",
             ),
             ("heads", a.heads % a.kv_heads == 0, f"a multiple of the {a.kv_heads} KV heads, found {a.heads}"),
             ("ring", a.ring == ring, f"a ring of {ring} blocks for a window of {a.window}, found {a.ring}"),
@@ -261,16 +282,16 @@ def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int
     layers = len(key.layer_kinds)
     if not 0 <= r.p0 < 2 * layers:
         return [("p0", min(max(r.p0, 0), 2 * layers - 1), r.p0)]
-    of = key.of_layer(r.p0 // 2)
+    of, grid = key.of_layer(r.p0 // 2), key.grid_of(r.p0 // 2)
     lanes, d = lanes_of(KV_TYPES[key.kv]), of.head_dim
-    local = of.kv_heads // key.plan.h
+    local = of.kv_heads // grid.h
     hv = min(max(1, lanes // d), local)
     if r.p0 % 2 == 1 and d + 2 > LANES:
         size = ceil_div(d, ceil_div(d, PART))
         width, parts = ceil_div(size, lanes), {h * d + e for h in range(local) for e in range(0, d, size)}
     else:
         width, parts = ceil_div(hv * d, lanes), set(range(0, local * d, hv * d))
-    count = key.slots * BLOCK * ceil_div(of.ring or blocks, key.plan.cp)
+    count = key.slots * BLOCK * ceil_div(of.ring or blocks, grid.cp)
     return [
         ("stride", width, r.stride),
         ("count", count, r.count),

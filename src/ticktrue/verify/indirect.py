@@ -26,18 +26,25 @@ _TOKEN_FUNCTIONS = (RegFn.TOKEN, RegFn.P_DIV, RegFn.P_MOD, RegFn.KV)
 
 
 def greatest(image: Image, kind: StepKind) -> Int64:
-    """Greatest value of each register function in a step, without a ring: int64[functions]. The least is 0 for all.
+    """Greatest value of each register function in a step: int64[functions]. The least is 0 for all.
 
-    That of an expert register follows from its producer, not from the kind of step: it is left at 0 here.
+    That of KV depends on the row (`greatest_place`), that of an expert register on its producer: both are left at 0 here.
     """
     last = BLOCK * kind.blocks - 1
     out = np.zeros(len(RegFn), dtype=np.int64)
     out[RegFn.TOKEN] = image.key.vocab - 1
     out[RegFn.P_DIV] = last // ROPE_ROWS
     out[RegFn.P_MOD] = min(last, ROPE_ROWS - 1)
-    out[RegFn.KV] = (kind.blocks - 1) // image.key.plan.cp * BLOCK + BLOCK - 1
     out[RegFn.LAST] = kind.tokens - 1
     return out
+
+
+def greatest_place(image: Image, kind: StepKind, pattern: Int64, ring: Int64) -> Int64:
+    """Greatest place of a position on a chip, for rows of a context pattern and a ring of blocks (0: none): int64[rows]."""
+    plan = image.key.plan
+    cp = np.array([plan.size(k) for k in range(plan.patterns)], dtype=np.int64)[pattern]
+    blocks = np.where(ring > 0, np.minimum(kind.blocks, ring), kind.blocks)
+    return -(-blocks // cp) * BLOCK - 1
 
 
 def check_addresses(s: Stored, findings: Findings) -> None:
@@ -90,7 +97,7 @@ def _functions(s: Stored, findings: Findings) -> None:
     s.each(findings, "V122", slot, "takes registers of two slots, up to token row {}", last)
     begin = legal & (fn == RegFn.LAST) & ((first < 0) | (first >= rows) | (first % kind.tokens != 0))
     s.each(findings, "V122", begin, "expected the first token row of a slot, found {}", first)
-    _rings(s, findings)
+    _layers(s, findings)
     _experts(s, findings)
 
 
@@ -113,22 +120,23 @@ def _choices(s: Stored) -> Int64:
     return found
 
 
-def _rings(s: Stored, findings: Findings) -> None:
-    """A SCATTER goes round in the ring of the layer whose state it writes."""
+def _layers(s: Stored, findings: Findings) -> None:
+    """A SCATTER goes round in the ring of the layer whose state it writes, and to the context lanes of its kind of attention."""
     key = s.image.key
-    of_region = np.zeros(len(s.regions) + 1, dtype=np.int64)
+    ring, context = (np.zeros(len(s.regions) + 1, dtype=np.int64) for _ in range(2))
     for i, r in enumerate(s.regions):
         if r.packing == Packing.KV:
-            of_region[i] = key.of_layer(r.p0 // 2).ring
-    expected, found = of_region[s.v[:, col.V_REGION]], s.v[:, col.V_A1]
+            ring[i] = key.of_layer(r.p0 // 2).ring
+            context[i] = key.plan.pattern(col.PATTERN_CONTEXT, key.layer_kinds[r.p0 // 2])
+    region = s.v[:, col.V_REGION]
     scatter = (s.op == Op.SCATTER) & (_class_of(s) == RegionClass.STATE)
-    s.each(
-        findings,
-        "V100",
-        scatter & (expected != found),
-        "expected the ring of the layer's state (a1), found {}",
-        found,
+    of_layer = (
+        ("ring (a1)", ring, s.v[:, col.V_A1]),
+        ("context lanes (pattern)", context, s.t[:, col.T_PATTERN]),
     )
+    for name, expected, found in of_layer:
+        text = f"expected the {name} of the layer's state, found {{}}"
+        s.each(findings, "V100", scatter & (expected[region] != found), text, found)
 
 
 def _reach(s: Stored, findings: Findings) -> None:
@@ -137,9 +145,9 @@ def _reach(s: Stored, findings: Findings) -> None:
     plan = s.image.key.plan
     top = greatest(s.image, s.timetable.kind)[t[:, col.T_REGFN]]
     top = np.where(t[:, col.T_REGFN] == RegFn.EXPERT, int(v[_choices(s), col.V_A0].max(initial=1)) - 1, top)
-    ring = (t[:, col.T_REGFN] == RegFn.KV) & (v[:, col.V_A1] > 0)
-    top = np.where(ring, np.minimum(top, -(-v[:, col.V_A1] // plan.cp) * BLOCK - 1), top)
-    sizes = np.array([plan.ranks(k) for k in range(col.PATTERNS)], dtype=np.int64)
+    place = greatest_place(s.image, s.timetable.kind, t[:, col.T_PATTERN], v[:, col.V_A1])
+    top = np.where(t[:, col.T_REGFN] == RegFn.KV, place, top)
+    sizes = np.array([plan.ranks(k) for k in range(plan.patterns)], dtype=np.int64)
     ranked = t[:, col.T_RANKFN] != col.RANK_NONE
     parts = np.stack([
         (t[:, col.T_N] - 1) * t[:, col.T_STEP], (t[:, col.T_M] - 1) * t[:, col.T_STEP2],

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ticktrue.isa import Op, RegFn, Unit
-from ticktrue.isa.ops import BLOCK, LANES, VECTOR_BYTES
+from ticktrue.isa.ops import LANES, VECTOR_BYTES
 from ticktrue.program import Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.program.types import Int64
 from ticktrue.units import ceil_div
 from ticktrue.verify import memory_kernel as k
-from ticktrue.verify.indirect import greatest
+from ticktrue.verify.indirect import greatest, greatest_place
 from ticktrue.verify.memory_kernel import walk
 from ticktrue.verify.scope import Scope
 from ticktrue.verify.shape import OUTPUT_VECTORS
@@ -90,9 +90,8 @@ def _accesses(scope: Scope, space: _Space) -> tuple[Int64, Int64]:
                        (k.A_W, col.C_W)):  # fmt: skip
         a[:, to] = r[:, source]
     values = greatest(scope.image, scope.timetable.kind)[r[:, col.C_REGFN]] + 1
-    ring = (r[:, col.C_REGFN] == RegFn.KV) & (r[:, col.C_A1] > 0)
-    places = -(-r[:, col.C_A1] // scope.image.key.plan.cp) * BLOCK
-    a[:, k.A_VALUES] = np.where(ring, np.minimum(values, places), values)
+    places = greatest_place(scope.image, scope.timetable.kind, r[:, col.C_PATTERN], r[:, col.C_A1]) + 1
+    a[:, k.A_VALUES] = np.where(r[:, col.C_REGFN] == RegFn.KV, places, values)
     a[:, k.A_END] = r[:, col.C_ISSUE] + r[:, col.C_SPAN]
     a[:, k.A_VISIBLE] = a[:, k.A_END] + table.latency[op]
     a[:, k.A_SIGNATURE] = _signatures(r)

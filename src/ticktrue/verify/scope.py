@@ -112,8 +112,8 @@ def link_slot(scope: Scope) -> Int64:
 
 def _slowest(scope: Scope, matrix: np.ndarray) -> Int64:
     plan = scope.flat.plan
-    out = np.zeros(col.PATTERNS, dtype=np.int64)
-    for pattern in range(col.PATTERNS):
+    out = np.zeros(plan.patterns, dtype=np.int64)
+    for pattern in range(plan.patterns):
         peers = plan.reach(pattern)[:, 1:]
         out[pattern] = matrix[np.arange(plan.chips)[:, None], peers].max(initial=0)
     return out

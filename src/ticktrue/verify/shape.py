@@ -232,7 +232,6 @@ _LIMITS = (
     (col.T_WIDE, 0, 1), (col.T_GROUP, -1, 1 << 16), (col.T_DTYPE, 0, len(ELEMENT_BYTES) - 1), (col.T_OFFSET, 0, GREATEST),
     (col.T_N, 1, MAX_EVENTS), (col.T_P, 0, GREATEST), (col.T_M, 1, MAX_EVENTS), (col.T_Q, 0, GREATEST),
     (col.T_WIDTH, 0, MAX_WIDTH), (col.T_STEP, -GREATEST, GREATEST), (col.T_STEP2, -GREATEST, GREATEST),
-    (col.T_PATTERN, 0, col.PATTERNS - 1),
     (col.T_PEERS, 0, 1), (col.T_RANKFN, 0, 2), (col.T_RANKSTRIDE, -GREATEST, GREATEST), (col.T_REGFN, 0, len(RegFn) - 1),
     (col.T_REGSTRIDE, -GREATEST, GREATEST),
 )  # fmt: skip
@@ -252,6 +251,9 @@ def _ranges(s: Stored, findings: Findings) -> None:
         s.each(
             findings, "V112", bad, f"expected {col.T_NAMES[column]} of {low} to {high}, found {{}}", values
         )
+    pattern, plan = s.t[:, col.T_PATTERN], s.image.key.plan
+    known = [k for k in range(plan.patterns) if plan.has(k)]
+    s.each(findings, "V112", ~np.isin(pattern, known), "expected a pattern of the plan, found {}", pattern)
     regions, bases = s.v[:, col.V_REGION], s.v[:, col.V_BASE]
     s.each(findings, "V112", (regions < -1) | (regions >= len(s.regions)),
            f"expected a region below {len(s.regions)}, found {{}}", regions)  # fmt: skip

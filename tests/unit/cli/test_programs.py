@@ -250,3 +250,71 @@ def test_a_truncated_program_is_one_clear_error_wherever_it_is_cut(cli, program,
         ran = cli("verify", "cut")
         assert ran.status == 3, cut
         assert ran.err.startswith("T350")
+
+
+@pytest.fixture
+def two_kinds(tmp_path: Path) -> str:
+    """A model whose sliding layers have 2 KV heads, and its full ones 1."""
+    from tests.families import write_family
+
+    return str(write_family(tmp_path / "gemma4", "gemma4"))
+
+
+def test_head_groups_of_each_kind_of_attention(cli, two_kinds, tmp_path):
+    flags = ("compile", two_kinds, "--chips", "4", "--context", "64", "--max-model-len", "100")
+    for word, heads in (
+        ("", (1, 2)),
+        ("1", (1, 1)),
+        ("full=1,sliding=2", (1, 2)),
+        ("sliding=1, full=1", (1, 1)),
+    ):
+        ran = cli(*flags, *(("--head-groups", word) if word else ()), "-o", "k.ticktrue", "--json")
+        assert ran.status == 0, ran.err
+        assert tuple(ran.document["system"]["head_groups"]) == heads
+        plan = read_program(tmp_path / "k.ticktrue").program.image.key.plan
+        assert tuple(grid.h for grid in plan.grids) == heads
+        shown = cli("inspect", "k.ticktrue")
+        if heads == (1, 2):
+            text = "4 chips (all positions: 1 head group x 4 context lanes; windows of 100: 2 head groups x 2 context lanes)"
+        else:
+            text = "4 chips (1 head group x 4 context lanes)"
+        assert text in shown.out
+        assert cli("verify", "k.ticktrue", "--model", two_kinds).status == 0
+        assert tuple(cli("inspect", "k.ticktrue", "--json").document["head_groups"]) == heads
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "words"),
+    [
+        ("2", "T126", "2 head groups cannot share 1 KV heads on 4 chips: expected one of 1"),
+        (
+            "full=1,sliding=3",
+            "T126",
+            "3 head groups cannot share 2 KV heads on 4 chips: expected one of 1, 2",
+        ),
+        ("full=1", "T103", "full=NUMBER,sliding=NUMBER"),
+        ("full=1,full=1,sliding=2", "T103", "full=NUMBER,sliding=NUMBER"),
+        ("full=1,sliding=2,other=3", "T103", "other=3"),
+        ("full=one,sliding=2", "T103", "full=one"),
+        ("-1", "T103", "-1"),
+        ("1,2", "T103", "1,2"),
+    ],
+)
+def test_head_groups_that_cannot_be(cli, two_kinds, word, code, words):
+    ran = cli("compile", two_kinds, "--chips", "4", f"--head-groups={word}", "-o", "k.ticktrue")
+    assert ran.status == 2
+    assert ran.err.startswith(f"{code}: ")
+    assert words in ran.err
+
+
+def test_a_run_takes_the_head_groups_of_its_program(cli, two_kinds):
+    run = ("run", "abc", "--raw", "--max-tokens", "2", "--model", two_kinds)
+    target = ("--chips", "4", "--max-model-len", "100", "--head-groups", "1")
+    made = cli(*run, *target, "-o", "p.ticktrue", "--json").document
+    again = cli(*run, "--program", "p.ticktrue", "--json").document
+    assert again["system"]["head_groups"] == made["system"]["head_groups"] == [1, 1]
+    assert again["token_ids"] == made["token_ids"]
+    own = cli(*run, *target[:4], "--json").document  # from no cache entry of the other choice
+    assert own["system"]["head_groups"] == [1, 2]
+    assert own["token_ids"] == made["token_ids"]
+    assert own["program_sha256"] != made["program_sha256"]

@@ -185,16 +185,16 @@ def test_the_hosts_sampler_speculates_too() -> None:
 
 def overwrite(s: Stepper, machine: Machine, positions: Sequence[int]) -> None:
     """50.0 in every lane of K and V of the positions, in every layer, on the chips that own them."""
-    key, plan = s.image.key, s.image.key.plan
+    key = s.image.key
     for region in s.image.regions:
         if region.packing != Packing.KV:
             continue
-        ring = key.of_layer(region.p0 // 2).ring
+        ring, grid = key.of_layer(region.p0 // 2).ring, key.grid_of(region.p0 // 2)
         for p in positions:
             block = p // 64 % ring if ring else p // 64
-            for hg in range(plan.h):
-                at = machine.memory.vector(hg * plan.cp + block % plan.cp, region)
-                at += (block // plan.cp * 64 + p % 64) * region.stride
+            for hg in range(grid.h):
+                at = machine.memory.vector(hg * grid.cp + block % grid.cp, region)
+                at += (block // grid.cp * 64 + p % 64) * region.stride
                 machine.memory.words[at * 160 : (at + region.stride) * 160] = 0x4248
 
 

@@ -167,7 +167,7 @@ def test_golden_text():
     text = (GOLDEN / "text_small.txt").read_text(encoding="utf-8")
     program = from_text(text)
     assert to_text(program) == text
-    assert program_digest(program) == "e207f21ecbd3c4218290c6ae10b98c3db8020d227a4129d97f15c73f9cdaad74"
+    assert program_digest(program) == "b7bab30e980da4f2cc459b9766deb55c0cc2981bd4b129d5766b2e11242f013a"
     assert [r.name for r in program.image.regions] == ["arena.0", "x y"]
     assert program.timetables[0].rows.tolist() == [
         [1, 0, 0, 0, 0, 0, 0],

@@ -91,7 +91,7 @@ def cache(name, count, *, group=0, base=0, stride=1):
 def program(chains, regions, *, chips=1, cp=None, kind=KIND, duration=None, system=None, deskew=0, tray=0):
     """A program of one timetable; the duration is what the rows give, unless stated."""
     system = system or load_system("tiny-4")
-    plan = Plan(chips, chips // (cp or chips), cp or chips, tray)
+    plan = Plan.of(chips, chips // (cp or chips), tray=tray)
     key = ImageKey(
         model="hand", spec="", weights="", system=system.name, facts=system.fact_digest(), fmt="bf16",
         kv="bf16", hypothetical=True,

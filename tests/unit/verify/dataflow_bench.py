@@ -53,7 +53,7 @@ def image(fmt="bf16", chips=2, blocks=3):
     )
     key = ImageKey(
         model="bench", spec="", weights="", system="tiny-4", facts="", fmt=fmt,
-        kv="f32" if fmt == "f32" else "bf16", hypothetical=True, plan=Plan(chips, 1, chips),
+        kv="f32" if fmt == "f32" else "bf16", hypothetical=True, plan=Plan.of(chips, 1),
         max_context=64 * blocks, slots=1, t_max=4, vocab=VOCAB,
         attention=(AttentionKey(KV_HEADS, KV_HEADS, HEAD_DIM, 0, 0),), layer_kinds=(0,),
     )  # fmt: skip

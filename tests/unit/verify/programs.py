@@ -132,7 +132,7 @@ def regions_of(plan: Plan, group_vectors: int) -> tuple[Region, ...]:
     """Image regions of the small model: width 320, one layer, one KV head of 64; `rope` at the very end of group 3."""
     rank = -(-320 // plan.chips)
     c = RegionClass
-    positions = 64 * -(-BLOCKS // plan.cp)
+    positions = 64 * -(-BLOCKS // plan.grids[0].cp)
     return (
         Region("embed", c.WEIGHT, 0, 0, -(-rank * 2 // 320), VOCAB, Packing.ROWS, 0),
         Region("w.a", c.WEIGHT, 1, 0, 320, 1, Packing.TILES),
@@ -183,7 +183,7 @@ def image_of(system: System, plan: Plan) -> Image:
 def good(system: System | None = None, plan: Plan | None = None) -> tuple[Program, System]:
     """A legal program that uses every kind of row."""
     system = system or load_system("tiny-4")
-    plan = plan or Plan(system.chips, 1, system.chips)
+    plan = plan or Plan.of(system.chips, 1)
     image = image_of(system, plan)
     d = Draft(system, plan, image.regions, SCRATCH)
     _chains(d)
@@ -196,7 +196,7 @@ def good(system: System | None = None, plan: Plan | None = None) -> tuple[Progra
 def _chains(d: Draft) -> None:
     t, slot = TOKENS, max(int(d.system.slot_matrix().max()), 1)
     four = {"n": t, "p": 1}
-    blocks = -(-BLOCKS // d.plan.cp)
+    blocks = -(-BLOCKS // d.plan.grids[0].cp)
 
     def per_block(q: int) -> dict:
         return {"m": blocks, "q": q if blocks > 1 else 0, "step2": 64 if blocks > 1 else 0}

@@ -59,10 +59,15 @@ def _key(draw: st.DrawFn, program: Program) -> Program:
         return p.with_key(program, **{field: draw(HUGE)})
     if draw(st.booleans()):
         return _attention(draw, program)
-    return p.with_key(
-        program,
-        plan=replace(program.image.key.plan, **{draw(st.sampled_from(["chips", "h", "cp"])): draw(HUGE)}),
+    plan, field = program.image.key.plan, draw(st.sampled_from(["chips", "tray", "h", "cp", "grids"]))
+    if field in {"chips", "tray"}:
+        return p.with_key(program, plan=replace(plan, **{field: draw(HUGE)}))
+    grids = (
+        plan.grids * draw(st.integers(0, 2))
+        if field == "grids"
+        else (replace(plan.grids[0], **{field: draw(HUGE)}),)
     )
+    return p.with_key(program, plan=replace(plan, grids=grids))
 
 
 def _attention(draw: st.DrawFn, program: Program) -> Program:
@@ -159,14 +164,14 @@ def test_the_list_is_capped_and_the_count_is_not() -> None:
 def test_one_chip() -> None:
     """On one chip the copies for peers vanish; what depended on them is found, nothing fails."""
     system = load_system("tiny-4").subset(1)
-    program, _ = p.good(system, Plan(1, 1, 1))
+    program, _ = p.good(system, Plan.of(1, 1))
     verdict = verify(program, system)
     assert not verdict.clean
 
 
 def test_chains_that_only_speak_to_peers_are_nothing_on_one_chip() -> None:
     system = load_system("tiny-4").subset(1)
-    program, _ = p.good(system, Plan(1, 1, 1))
+    program, _ = p.good(system, Plan.of(1, 1))
     alone = p.only(p.template(program, "gather.a", 0, peers=1), "gather.a", rows=(0, 1, 2, 3))
     (violation,) = verify(alone, system).violations
     assert violation.message == "expected rows, found chains that only speak to peers"

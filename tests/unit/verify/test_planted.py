@@ -8,7 +8,7 @@ import pytest
 from tests.unit.verify import programs as p
 
 from ticktrue.hw import System, load_system
-from ticktrue.program import Loop, Plan, Program
+from ticktrue.program import Grid, Loop, Plan, Program
 from ticktrue.program import columns as col
 from ticktrue.program.types import Packing, RegionClass
 from ticktrue.verify import CODES, verify
@@ -163,8 +163,8 @@ FAULTS = [
     Fault("V100", "tokens of a mask", lambda g: p.template(g, "score", 2, x0=2)),
     Fault("V100", "key of other facts", lambda g: p.with_key(g, facts="0")),
     Fault("V100", "key of another system", lambda g: p.with_key(g, system="tiny-16")),
-    Fault("V100", "plan of more chips than h * cp", lambda g: p.with_key(g, plan=Plan(4, 1, 2))),
-    Fault("V100", "plan of more chips than exist", lambda g: p.with_key(g, plan=Plan(8, 1, 8))),
+    Fault("V100", "plan of more chips than h * cp", lambda g: p.with_key(g, plan=Plan(4, (Grid(1, 2),)))),
+    Fault("V100", "plan of more chips than exist", lambda g: p.with_key(g, plan=Plan.of(8, 1))),
     Fault("V100", "piece beyond its tensor", lambda g: pieces(g, 1, "k0", 161)),
     Fault("V100", "piece beyond its region", lambda g: pieces(g, 1, "vector", 250)),
     Fault("V100", "piece beyond the lanes", lambda g: pieces(g, 1, "lane", 161)),
@@ -328,7 +328,7 @@ FAULTS = [
     Fault("V112", "a region beyond all numbers", lambda g: p.with_region(g, "norm", base=10**30)),
     Fault("V112", "a number format that does not exist", lambda g: p.with_key(g, fmt="fp4")),
     Fault("V112", "no vocabulary", lambda g: p.with_key(g, vocab=0)),
-    Fault("V112", "a plan without chips", lambda g: p.with_key(g, plan=Plan(0, 0, 0))),
+    Fault("V112", "a plan without chips", lambda g: p.with_key(g, plan=Plan(0, (Grid(0, 0),)))),
     Fault("V112", "a tensor without columns", lambda g: tensor(g, 0, inputs=0)),
     Fault("V112", "a piece of no tensor", lambda g: pieces(g, 0, "tensor", 9)),
     Fault("V112", "a piece of no tile", lambda g: pieces(g, 0, "region", 0)),
@@ -403,7 +403,7 @@ def test_a_double_buffer_takes_a_tile_while_the_last_one_passes(good: tuple[Prog
 def test_a_route_that_does_not_exist() -> None:
     """Chip 0 of one tray and chip 17 of the next have no direct link."""
     system = load_system("groq3-lpx").subset(32).with_fact("streams", 256)
-    program, system = p.good(system, Plan(32, 1, 32, 16))
+    program, system = p.good(system, Plan.of(32, 1, tray=16))
     verdict = verify(program, system)
     assert set(verdict.codes) == {"V108"}, "\n".join(map(str, verdict.violations[:5]))
     assert "chip 0: no direct link leads to chip 17" in str(verdict.violations[15])

@@ -1,0 +1,10 @@
+"""How many threads of compiled code may run at once."""
+
+import os
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
