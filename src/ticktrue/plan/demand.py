@@ -116,6 +116,12 @@ def check_steps(model: Traffic, gpu: Gpu, steps: Steps) -> None:
     for name in ("gpus", "batch", "tokens", "logits", "stages"):
         if at[name].size and at[name].min() < 1:
             raise UsageError(f"{name} must be 1 or more, found {at[name].min()}", code="T141", where=name)
+    if (at["stages"] > model.layers).any():
+        raise UsageError(
+            f"expected at most {model.layers} stages, one a layer, found {at['stages'].max()}",
+            code="T141",
+            where="stages",
+        )
     if (at["context"] < at["tokens"]).any():
         worst = int((at["context"] - at["tokens"]).argmin())
         found, new = at["context"].flat[worst], at["tokens"].flat[worst]

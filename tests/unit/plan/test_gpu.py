@@ -201,6 +201,7 @@ def test_degree_that_the_heads_or_the_system_do_not_allow(gpus, gpu: str) -> Non
         (Steps(gpus=-1), "gpus"),
         (Steps(tokens=0), "tokens"),
         (Steps(stages=0), "stages"),
+        (Steps(stages=33), "stages"),
         (Steps(context=5, logits=2), "logits"),
         (prefill_steps(1, 1, 0), "tokens"),
         (prefill_steps(1, 1, 10, cached=-1), "context"),
