@@ -9,6 +9,7 @@ from ticktrue.compile import Options, bucket, compile_image, image_blocks, token
 from ticktrue.execute import Machine
 from ticktrue.hw import System, load_system
 from ticktrue.model import ModelSpec, Weights
+from ticktrue.model.quantize import from_e4m3
 from ticktrue.program import AttentionKey, Image, Region, StepKind, Timetable
 
 
@@ -27,7 +28,7 @@ class Stepper:
         spec: ModelSpec, weights: Weights, chips: int, fmt: str = "bf16", max_context: int = 1300,
         on: str = "groq3-lpx-tray", **more: object,
     ) -> "Stepper":  # fmt: skip
-        """`more`: slots, t_max, kv and heads of `Options`."""
+        """`more`: slots, t_max, kv, kv_scales and heads of `Options`."""
         system = load_system(on).subset(chips)
         options = Options(fmt, max_context, hypothetical=fmt == "f32", **more)
         return Stepper(spec, weights, system, compile_image(spec, system, options))
@@ -100,7 +101,6 @@ class Stepper:
         """
         key = self.image.key
         out: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        f32 = key.fmt == "f32"
         for layer in range(self.spec.layers):
             of, grid = key.of_layer(layer), key.grid_of(layer)
             d, width = of.head_dim, of.kv_heads // grid.h * of.head_dim
@@ -110,7 +110,7 @@ class Stepper:
                 for region in self.image.regions:
                     if region.packing.name != "KV" or region.p0 != 2 * layer + which:
                         continue
-                    lanes = region.stride * (80 if f32 else 160)
+                    lanes = region.stride * {"f32": 80, "bf16": 160, "fp8": 320}[key.kv]
                     count = self._elements(region, of, which, lanes, width)
                     base = slot * (region.count // key.slots)
                     for p in range(first, positions):
@@ -120,11 +120,7 @@ class Stepper:
                             chip = hg * grid.cp + block % grid.cp
                             at = machine.memory.vector(chip, region) + place * region.stride
                             words = machine.memory.words[at * 160 : (at + region.stride) * 160]
-                            values = (
-                                words.view(np.float32)
-                                if f32
-                                else (words.astype(np.uint32) << 16).view(np.float32)
-                            )
+                            values = _values(words, key.kv)
                             lane = hg * width + region.p1
                             full[p, lane : lane + count] = values[:count]
                 out[which].append(full.reshape(positions, of.kv_heads, d))
@@ -137,7 +133,16 @@ class Stepper:
         if which == 1 and d + 2 > 320:
             size = -(-d // -(-d // 256))
             return min(size, d - region.p1 % d)
-        return min(max(1, lanes // d) * d, width - region.p1)
+        return min(max(1, min(lanes, 319) // d) * d, width - region.p1)
+
+
+def _values(words: np.ndarray, kv: str) -> np.ndarray:
+    """What 16-bit words of a cache hold, as float32."""
+    if kv == "f32":
+        return words.view(np.float32)
+    return (
+        from_e4m3(words.view(np.uint8)) if kv == "fp8" else (words.astype(np.uint32) << 16).view(np.float32)
+    )
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:

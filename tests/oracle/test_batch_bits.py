@@ -25,13 +25,25 @@ WHOLE = {1: (61,), 3: (61, 64, 7), 8: (61, 64, 63, 40, 33, 7, 2, 1)}
 """Contexts that one step of 64 tokens takes at once."""
 
 
+FAST = {(4, 7, 8), (6, 64, 8), (8, 0, 8), (16, 7, 3)}
+"""Large ones that the fast tests make all the same."""
+
+
+def test_every_two_of_chips_chunk_and_batch_meet_in_the_fast_tests() -> None:
+    fast = [p.values for p in cases() if not p.marks]
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        factors = (CHIPS, CHUNKS, (1, 3, 8))
+        every = {(a, b) for a in factors[i] for b in factors[j]}
+        assert {(v[i], v[j]) for v in fast} == every - ({(16, 8)} if (i, j) == (0, 2) else set())
+
+
 def cases() -> list:
     out = []
     for chips in CHIPS:
         for chunk in CHUNKS:
             for batch in (1, 3, 8):
-                # one step a token makes many steps: those of large batches on many chips are left to the slow tests
-                slow = batch * chips > (24 if chunk == 1 else 64)
+                # large batches on many chips are left to the slow tests; every two factors but the largest meet in the fast ones
+                slow = batch * chips > 24 and (chips, chunk, batch) not in FAST
                 marks = [pytest.mark.slow] if slow else []
                 out.append(pytest.param(chips, chunk, batch, marks=marks))
     return out

@@ -104,8 +104,10 @@ def long_reference() -> np.ndarray:
     return oracle.forward(tokens_of("kv3", LONG), logits_at=KEPT).logits
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chips", [1, 6, 16])
+# head groups and context lanes at once are a slow test; one chip, and context lanes alone, are run by hand
+@pytest.mark.parametrize(
+    "chips", [pytest.param(n, marks=pytest.mark.slow if n == 6 else pytest.mark.long) for n in (1, 6, 16)]
+)
 def test_seventeen_thousand_positions_wrap_the_lanes(chips: int) -> None:
     s = stepper("kv3", chips, "bf16", LONG)
     logits, _ = s.run(tokens_of("kv3", LONG), 64, KEPT)

@@ -19,6 +19,7 @@ from tests.property.test_mutation import (
     judge,
     other,
     results,
+    survivors_of,
     with_image,
     with_timetable,
 )
@@ -132,4 +133,6 @@ def test_no_mutant_survives(base: Base) -> None:
     assert min(fields.values()) >= EACH
     same = [f"{m.name} {m.change}" for m, seen in outcomes if seen == "same"]
     print("\n", dict(Counter(seen for _, seen in outcomes)), "\n  without effect:", *same, sep="\n    ")  # noqa: T201
+    survivors = survivors_of([m for m, seen in outcomes if seen == "same"], base)
+    assert len(survivors) == 0, survivors
     assert len(same) <= 0.2 * len(made), same

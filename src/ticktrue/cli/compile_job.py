@@ -13,9 +13,9 @@ from ticktrue.cli.prove import Maker, Rejected, Source, open_cache
 from ticktrue.cli.run_report import model_input, proof_part, system_input, tell_rejected
 from ticktrue.cli.target import Target, check_fits, look_up
 from ticktrue.compile import T_MAX, Options, assemble, bucket, image_blocks, tokens_kind
-from ticktrue.errors import EnvironmentProblem, UsageError
+from ticktrue.errors import UsageError
 from ticktrue.model import load_weights
-from ticktrue.program import Program, StepKind, program_digest, write_program
+from ticktrue.program import Program, StepKind, check_writable, program_digest, write_program
 from ticktrue.program import encode as encode_program
 
 LOGITS = ("last", "all")
@@ -26,7 +26,8 @@ def perform(target: Target, steps: Steps, file: str, terminal: Terminal) -> int:
     """Compiles, proves and writes; gives the exit status."""
     begin = time.perf_counter()
     check_steps(steps)
-    check_place(file)
+    if file != "-":
+        check_writable(Path(file))
     with watch_kernels(terminal) as kernels:
         found = look_up(target, terminal)
         kinds = wanted_kinds(steps, found.options)
@@ -106,20 +107,6 @@ def wanted_kinds(steps: Steps, options: Options) -> list[StepKind]:
                                  code="T103", where="--context", hint="or a larger --max-model-len")  # fmt: skip
             kinds.append(StepKind(wide, 1, bucket(max(context, wide), blocks), steps.logits, steps.sampler))
     return sorted(set(kinds))
-
-
-def check_place(file: str) -> None:
-    """Checks that the file can be written before minutes are spent on it.
-
-    Raises:
-        EnvironmentProblem: T416.
-    """
-    if file == "-":
-        return
-    path = Path(file)
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a directory" if path.is_dir() else "has no directory"
-        raise EnvironmentProblem(f"cannot write the program: {file} {what}", code="T416", where="--output")
 
 
 def write(program: Program, file: str) -> int:

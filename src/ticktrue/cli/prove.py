@@ -38,6 +38,7 @@ class Source:
         return (
             self.spec.name, self.spec.digest(), self.weights, self.system.name, self.system.fact_digest(), o.fmt,
             str(o.max_context), str(o.hypothetical), o.kv, str(o.slots), str(o.t_max), str(o.loops), str(o.heads),
+            *([str(o.kv_scales)] if o.kv_scales else ()),
         )  # fmt: skip
 
 

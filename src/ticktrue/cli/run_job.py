@@ -18,7 +18,7 @@ from ticktrue.errors import InputError, UsageError
 from ticktrue.execute import Machine
 from ticktrue.generate import Sampling, Session, Step, step_kind
 from ticktrue.model import load_weights
-from ticktrue.program import Program, StepKind, write_program
+from ticktrue.program import Program, StepKind, check_writable, write_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,14 @@ def perform(job: Job, terminal: Terminal) -> int:
 
     begin = time.perf_counter()
     sampling = sampling_of(job.choosing)
+    if job.output_file:
+        check_writable(Path(job.output_file))
     with watch_kernels(terminal) as kernels:
         given = read_file(job.program_file) if job.program_file else None
         found = look_up_for(given, job.target, terminal) if given else look_up(job.target, terminal)
         prompt = sys.stdin.read() if job.prompt == STDIN else job.prompt
         ids = prompt_ids(found, prompt, raw=job.raw)
-        check_fits(found)
+        check_given(found, given)
         if not job.raw and found.model.chat_template() is None:
             terminal.note(
                 f"{found.model.spec.name} has no chat template (a base model): it continues the prompt as it stands"
@@ -136,9 +138,26 @@ def look_up_for(given: ProgramFile, target: Target, terminal: Terminal) -> Found
                          code="T105", where="--program")  # fmt: skip
     key = given.program.image.key
     kv = "fp8" if key.kv == "fp8" else "auto"
-    heads = tuple(grid.h for grid in key.plan.grids)
-    options = Options(key.fmt, key.max_context, key.hypothetical, key.slots, key.t_max, kv, heads=heads)
+    heads, scales = tuple(grid.h for grid in key.plan.grids), given.program.image.kv_scales
+    options = Options(
+        key.fmt, key.max_context, key.hypothetical, key.slots, key.t_max, kv, heads=heads, kv_scales=scales
+    )
     return Found(open_model(target.model, terminal), machine_of(given), options)
+
+
+def check_given(found: Found, given: ProgramFile | None) -> None:
+    """`check_fits`; what a program file asks for is no fault of the command line.
+
+    Raises:
+        InputError: T369 for a file of options that no program can have.
+    """
+    try:
+        check_fits(found)
+    except UsageError as no:
+        if given is None:
+            raise
+        raise InputError(f"no program can be so: {no.message}", code="T369", where=f"{given.where}, {no.where}",
+                         hint="`ticktrue verify` says more; compile it again") from None  # fmt: skip
 
 
 def prompt_ids(found: Found, prompt: str, *, raw: bool) -> tuple[int, ...]:

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 from ticktrue.compile.chains import Chain, Keep, progress
 from ticktrue.compile.rows import assemble, float_bits
-from ticktrue.compile.step import Step, all_gather, merge, relay
+from ticktrue.compile.step import Step, all_gather, merge, packets, relay
 from ticktrue.isa import Dtype, Op, RegFn
 from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES
 from ticktrue.partition import AttentionShapes, Cut
-from ticktrue.place import kv_name
+from ticktrue.place import BEAT_VECTORS, kv_name, kv_scale_name
 from ticktrue.program import columns as col
 
 
@@ -46,6 +46,21 @@ class Attending:
         return slot * (count // self.step.image_slots) * width
 
 
+def _scaled(t: Attending, c: Chain, x: int, which: tuple[str, int, int]) -> int:
+    """A beat of K or V times the factors of its KV heads; x where all scales are 1. which = (state region, record, beat)."""
+    if not t.step.sharded.graph.kv_scaled:
+        return x
+    state, record, beat = which
+    region = t.step.writer.regions[t.step.writer.index[kv_scale_name(state)]]
+    at = t.step.at(kv_scale_name(state), record * region.stride + beat * BEAT_VECTORS)
+    return c.op(Op.MUL, x, c.load(at, c.out(x), Dtype.F32, BEAT_VECTORS))
+
+
+def _pace(t: Attending, c: Chain, width: int) -> int:
+    """Cycles between events of `width` vectors of the cache, and of their factors where there are some."""
+    return c.pace(max(width, BEAT_VECTORS) if t.step.sharded.graph.kv_scaled else width)
+
+
 def append(t: Attending) -> None:
     """Predicated SCATTER of the new K and V of the chip's head group; the owner among the context lanes stores."""
     s, a = t.step.s, t.a
@@ -74,11 +89,12 @@ def _append(
     at = step.at(t.name(source), base, made, pattern=a.across, rank_fn=col.RANK_OWN,
                  rank_stride=groups * s.rows * made)  # fmt: skip
     c = step.chain(label)
-    x = c.load(at, progress(s.tokens, p=c.pace(max(width, to))), s.act, width)
+    x = c.load(at, progress(s.tokens, p=_pace(t, c, max(width, to))), s.act, width)
+    name = kv_name(t.layer, which, group)
     if a.stored != a.act:
-        x = c.op(Op.CONVERT, x, dtype=a.stored)
+        x = c.op(Op.CONVERT, _scaled(t, c, x, (name, 0, beat)), dtype=a.stored)
     there = step.at(
-        kv_name(t.layer, which, group), t.slot_base(slot, kept) + beat, reg_fn=int(RegFn.KV), reg_stride=kept,
+        name, t.slot_base(slot, kept) + beat, reg_fn=int(RegFn.KV), reg_stride=kept,
         pattern=a.context, row=slot * s.tokens, ring=a.ring,
     )  # fmt: skip
     c.store(x, there, a.stored, to)
@@ -126,10 +142,12 @@ def _key_tile(t: Attending, c: Chain, what: tuple[int, int, int, int], which: tu
     (_, slot, kv, _), (k_tile, depth), s, a, step = what, which, t.step.s, t.a, t.step
     first = (kv % a.hv) * a.head_dim + k_tile * s.ka if a.stored != a.act else k_tile * a.kl
     base = t.slot_base(slot, a.vg) + first // a.kl
-    at = step.at(kv_name(t.layer, 0, kv // a.hv), base, a.vg, BLOCK * a.vg)
-    k = c.load(at, progress(BLOCK, t.a.local_blocks), a.stored, 1)
+    name = kv_name(t.layer, 0, kv // a.hv)
+    at = step.at(name, base, a.vg, BLOCK * a.vg)
+    k = c.load(at, progress(BLOCK, t.a.local_blocks, p=_pace(t, c, 1)), a.stored, 1)
     if a.stored == a.act:
         return k
+    k = _scaled(t, c, k, (name, 1, first // a.kl))
     return c.op(Op.MOVE, c.op(Op.CONVERT, k, dtype=s.act), a=(first % a.kl, depth, 0))
 
 
@@ -162,14 +180,15 @@ def values(t: Attending) -> None:
 def _values(t: Attending, label: str, what: tuple[int, int, int, int], part: int) -> None:
     (unit, slot, kv, _), s, a, step = what, t.step.s, t.a, t.step
     rows, blocks, d = a.q_rows, a.local_blocks, a.part_values(part)
+    c = step.chain(label)
     width, p_width, w, table = t.width, -(-BLOCK // s.ka), a.partial_width, step.writer.table
     v_vectors = BLOCK * a.v_width
     hold = -(-v_vectors * 320 // table.weight_load_bytes)
     if a.stored != a.act:
-        hold = BLOCK * -(-320 * s.per_beat // table.weight_load_bytes)  # a beat at a time, widened on the way
+        # a beat at a time, widened on the way
+        hold = BLOCK * max(-(-320 * s.per_beat // table.weight_load_bytes), _pace(t, c, 1))
     period = max(hold, -(-v_vectors // int(table.port_vectors[0]))) + int(table.latency[Op.INSTALL]) + rows
     lane = (kv % a.hv) * d if a.parts == 1 and a.head_dim <= a.kl else 0
-    c = step.chain(label)
     region, base = kv_name(t.layer, 1, kv // a.hv * a.parts + part), t.slot_base(slot, a.v_width)
     if a.stored == a.act:
         v_at = step.at(region, base, 0, v_vectors)
@@ -178,7 +197,7 @@ def _values(t: Attending, label: str, what: tuple[int, int, int, int], part: int
     else:
         pr = progress(BLOCK, blocks, p=hold // BLOCK, q=period)
         v = c.load(step.at(region, base, a.v_width, v_vectors), pr, a.stored, 1)
-        v = c.op(Op.CONVERT, v, dtype=s.act)
+        v = c.op(Op.CONVERT, _scaled(t, c, v, (region, 1, 0)), dtype=s.act)
         plane = c.install(v, s.act, Keep(lane, lane + d, ones=True), per_row=0, width=s.per_beat)
     pr = progress(rows, blocks, q=period)
     p_at = step.at(t.name("p"), unit * blocks * rows * p_width, p_width, rows * p_width)
@@ -230,19 +249,23 @@ def _gather_partials(t: Attending, units: int, per_unit: int) -> None:
     step, w, rows, label = t.step, t.a.partial_width, t.a.q_rows, t.label
     at = step.at(t.name("in.partial"), 0, w, rows * w, pattern=t.a.context, rank_stride=units * rows * w)
 
-    def load(c: Chain, pace: int) -> int:
+    def load(c: Chain, pace: int, first: int, width: int) -> int:
         both = rows > 1 and units > 1  # else one run of equal steps: one row of each unit, or all of one
         pr = progress(rows, units, p=pace) if both else progress(rows * units, p=pace)
-        return c.load(step.at(t.name("olm"), 0, w if rows > 1 else per_unit, per_unit), pr, Dtype.F32, w)
+        return c.load(
+            step.at(t.name("olm"), first, w if rows > 1 else per_unit, per_unit), pr, Dtype.F32, width
+        )
 
     c = step.chain(f"{label}.partial.keep")
-    c.store(load(c, c.pace(w)), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
+    c.store(load(c, c.pace(w), 0, w), replace(at, rank_fn=col.RANK_OWN), Dtype.F32, w)
     c.end()
-    c = step.chain(f"{label}.partial.gather")
-    first = step.near(t.a.context)
-    x = c.exchange(load(c, step.writer.slots[first] * w), first, Dtype.F32, w)
-    c.store(x, replace(at, pattern=first, rank_fn=col.RANK_FROM), Dtype.F32, w, peers=True)
-    c.end()
+    near = step.near(t.a.context)
+    for name, first, width in packets(step, f"{label}.partial", w):
+        c = step.chain(f"{name}.gather")
+        x = c.exchange(load(c, step.writer.slots[near] * width, first, width), near, Dtype.F32, width)
+        there = replace(at, base=at.base + first, pattern=near, rank_fn=col.RANK_FROM)
+        c.store(x, there, Dtype.F32, width, peers=True)
+        c.end()
     relay(step, f"{label}.partial", at, (units * rows, Dtype.F32, w))
 
 
@@ -268,7 +291,7 @@ def _across(t: Attending, half: int, stride: int, units: int) -> None:
     """One tree level over chips; parts of unequal size, of one head each, are combined part by part."""
     a, source = t.a, t.name("in.partial")
     label = f"{t.label}.across[{half}]"
-    if a.part_values(a.parts - 1) == a.value_dim:
+    if a.even:
         _combine(t, label, source, (0, half * stride), (half * units * a.q_rows, a.value_dim))
         return
     record = a.q_rows * a.partial_width
@@ -301,16 +324,34 @@ def _divide(t: Attending, source: str, per_unit: int) -> None:
             c.end()
 
 
+def _heads(t: Attending) -> tuple[str, Cut]:
+    """The chip's heads as beats that follow each other; where the last part of each is shorter, heads are made whole first."""
+    step, s, a = t.step, t.step.s, t.a
+    parts = Cut(a.local_heads * a.parts * a.value_dim, a.value_dim, s.act, 1, -(-a.value_dim // s.ka))
+    if a.even:
+        return t.name("ah"), parts
+    whole = Cut.of(a.local_heads * a.head_dim, a.local_heads, s.act)
+    for head in range(a.local_heads):
+        for beat, first in enumerate(range(0, a.head_dim, LANES)):
+            c = step.chain(f"{t.label}.head[{head}.{beat}]")
+            columns = head * a.parts * a.value_dim + first, min(LANES, a.head_dim - first)
+            x = merge(step, c, t.name("ah"), parts, columns)
+            base = (head * whole.beats + beat) * s.rows * whole.width
+            c.store(x, step.at(t.name("whole"), base, whole.width), s.act, whole.width)
+            c.end()
+    return t.name("whole"), whole
+
+
 def collect(t: Attending) -> None:
     """Heads to full attention rows `a`: a merge on the chip, and a gather over head groups where h > 1."""
     step, s, a = t.step, t.step.s, t.a
-    heads = Cut(a.local_heads * a.head_dim, a.value_dim, s.act, 1, -(-a.value_dim // s.ka))
+    source, heads = _heads(t)
     if a.h == 1:
-        assemble(step, f"{t.label}.heads", (t.name("ah"), t.name("a")), heads)
+        assemble(step, f"{t.label}.heads", (source, t.name("a")), heads)
         return
     for beat, first in enumerate(range(0, a.attn.shard, LANES)):
         c = step.chain(f"{t.label}.heads.pack[{beat}]")
-        x = merge(step, c, t.name("ah"), heads, (first, min(LANES, a.attn.shard - first)))
+        x = merge(step, c, source, heads, (first, min(LANES, a.attn.shard - first)))
         base = beat * s.rows * a.attn.width
         c.store(x, step.at(t.name("sh.attn"), base, a.attn.width), s.act, a.attn.width)
         c.end()

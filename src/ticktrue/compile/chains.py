@@ -3,13 +3,15 @@
 A builder says what a chain does; this module knows how rows of one chain hang together in time.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ticktrue.errors import Bug
+from ticktrue.errors import Bug, Unschedulable
 from ticktrue.hw import System
 from ticktrue.isa import OPS, Dtype, Kind, Op, OpTable, Unit
+from ticktrue.isa.ops import lanes_of
 from ticktrue.program import Plan, Region
 from ticktrue.program import columns as col
 from ticktrue.schedule import link_times
@@ -85,13 +87,27 @@ class ChainWriter:
         """Cycles from vector to vector on the links of each pattern: their slot, or longer where FIFOs are short."""
         return tuple(self._solver.link.pace.tolist())
 
+    def pieces(self, width: int) -> list[tuple[int, int]]:
+        """(first, vectors) of the parts of `width` vectors that a narrow port moves in one cycle each."""
+        most = int(self.table.port_vectors[Unit.MEM_WRITE])
+        return [(i, min(most, width - i)) for i in range(0, width, most)]
+
+    def hold(self, rows: list[list[int]], row: list[int]) -> int:
+        """Cycles one event of a row holds its unit; links are paced by who sends."""
+        if row[col.T_OP] in {Op.SEND, Op.RECEIVE}:
+            return 1
+        return self._solver.hold(rows, row)
+
     def chain(self, label: str) -> "Chain":
         """A new, empty chain."""
         return Chain(self, label)
 
-    def finish(self, label: str, rows: list[list[int]], values: list[list[int]]) -> None:
+    def knows(self, key: TemplateKey) -> bool:
+        """Whether a chain of these rows was written before."""
+        return key in self._templates
+
+    def finish(self, label: str, key: TemplateKey, values: list[list[int]]) -> None:
         """Interns the rows as a template and appends the chain."""
-        key = tuple(tuple(r) for r in rows)
         found = self._templates.get(key)
         if found is None:
             found = len(self._template_rows)
@@ -125,6 +141,9 @@ class Chain:
         self._rows: list[list[int]] = []
         self._values: list[list[int]] = []
         self._out: list[Progress] = []
+        self._fixed: list[
+            bool
+        ] = []  # whether results come one a cycle, whatever the pace of what they are made of
 
     def out(self, row: int) -> Progress:
         """Progression of the result of a row."""
@@ -143,6 +162,7 @@ class Chain:
         self._rows.append(row)
         self._values.append([UNSET, 0, 0, 0, 0, 0, 0])
         self._out.append(_result(op, pr, 0))
+        self._fixed.append(any(self._fixed[s] for s in _operands(tuple(row))))
         return len(self._rows) - 1
 
     def _address(self, r: int, at: At) -> None:
@@ -163,7 +183,16 @@ class Chain:
         return r
 
     def store(self, source: int, at: At, dtype: Dtype, width: int, *, peers: bool = False) -> int:
-        """STORE (SCATTER if the address has a register) of a source's result."""
+        """STORE (SCATTER if the address has a register) of a source's result; gives the last row that it takes.
+
+        Results that come faster than a port takes them, and that no pace can slow (those of a RESHAPE), are stored in pieces.
+        """
+        if self._outruns(source, width):
+            for first, part in self._w.pieces(width):
+                lanes = first * lanes_of(dtype), part * lanes_of(dtype)
+                piece = self.op(Op.MOVE, source, a=(*lanes, 0))
+                self.store(piece, replace(at, base=at.base + first), dtype, part)
+            return len(self._rows) - 1
         op = Op.SCATTER if at.reg_fn else Op.STORE
         r = self._row(op, (source,), self._out[source], dtype=dtype, width=width)
         self._address(r, at)
@@ -211,15 +240,55 @@ class Chain:
         for i, value in enumerate(a):
             self._values[r][col.V_A0 + i] = value
         self._out[r] = _result(op, self._out[sources[0]], x[0])
+        if OPS[op].kind in {Kind.REDUCE, Kind.RESHAPE}:
+            self._fixed[r] = OPS[op].kind == Kind.RESHAPE
         return r
 
     def set_pattern(self, row: int, pattern: int) -> None:
         """Names the pattern a rank-dependent op (LANE_ARGMAX, MASK) takes its index from."""
         self._rows[row][col.T_PATTERN] = pattern
 
+    def _outruns(self, source: int, width: int) -> bool:
+        """Whether results come one a cycle out of a RESHAPE, and a port takes longer than that for each."""
+        return self._fixed[source] and self._out[source].n > 1 and self.pace(width) > self._out[source].p
+
     def end(self) -> None:
-        """Closes the chain."""
-        self._w.finish(self._label, self._rows, self._values)
+        """Closes the chain.
+
+        Raises:
+            Unschedulable: T320 where a row's events follow each other faster than its unit takes them, at any pace.
+        """
+        key = _key(self._rows)
+        if not self._w.knows(key) and (pace := max(self._slack(row) for row in self._rows)) > 1:
+            self._slow_down(pace)
+            key = _key(self._rows)
+        self._w.finish(self._label, key, self._values)
+
+    def _slack(self, row: list[int]) -> int:
+        """How many times slower a row's events must come for its unit to take them."""
+        hold = self._w.hold(self._rows, row)
+        n, p, m, q = row[col.T_N], row[col.T_P], row[col.T_M], row[col.T_Q]
+        rest = q - (n - 1) * p  # between the last event of a round and the first of the next
+        return max(1, -(-hold // p) if n > 1 else 1, -(-hold // max(1, rest)) if m > 1 else 1)
+
+    def _slow_down(self, pace: int) -> None:
+        """All that enters the chain comes `pace` times slower, and all that follows from it."""
+        for r, row in enumerate(self._rows):
+            sources = _operands(tuple(row))
+            pr = Progress(*(row[c] for c in (col.T_N, col.T_P, col.T_M, col.T_Q)))
+            pr = self._out[sources[0]] if sources else Progress(pr.n, pr.p * pace, pr.m, pr.q * pace)
+            row[col.T_N], row[col.T_P], row[col.T_M], row[col.T_Q] = pr.n, pr.p, pr.m, pr.q
+            self._out[r] = _result(Op(row[col.T_OP]), pr, row[col.T_X0])
+            if any(self._out[s] != pr for s in sources) or self._slack(row) > 1:
+                raise Unschedulable(
+                    f"{self._label}: {Op(row[col.T_OP]).name} hears results that come every cycle, beside events that hold "
+                    f"a port for {pace} cycles each", code="T320", where=self._label,
+                    hint="a chip whose memory ports move more vectors per cycle (mem_narrow_vectors)",
+                )  # fmt: skip
+
+
+def _key(rows: list[list[int]]) -> TemplateKey:
+    return tuple(tuple(r) for r in rows)
 
 
 def _result(op: Op, pr: Progress, x0: int) -> Progress:
@@ -245,13 +314,12 @@ class _Offsets:
         self._table = table
         self.link = link_times(plan, system)
 
-    def hold(self, rows: TemplateKey, r: int) -> int:
+    def hold(self, rows: Sequence[Sequence[int]], row: Sequence[int]) -> int:
         """Cycles one event of a template row holds its port."""
-        row = rows[r]
         op, width = row[col.T_OP], row[col.T_WIDTH]
         if op == Op.INSTALL:
-            source = row[col.T_S0]
-            loading = self.hold(rows, source) if rows[source][col.T_WIDE] else 1
+            source = rows[row[col.T_S0]]
+            loading = self.hold(rows, source) if source[col.T_WIDE] else 1
             return max(loading, -(-width * 320 // self._table.weight_load_bytes))
         if op in {Op.SEND, Op.RECEIVE}:
             return int(self.link.slot[row[col.T_PATTERN]]) * width
@@ -273,12 +341,16 @@ class _Offsets:
 
     def _span(self, rows: TemplateKey, r: int) -> int:
         row = rows[r]
-        return (row[col.T_N] - 1) * row[col.T_P] + (row[col.T_M] - 1) * row[col.T_Q] + self.hold(rows, r)
+        return (
+            (row[col.T_N] - 1) * row[col.T_P] + (row[col.T_M] - 1) * row[col.T_Q] + self.hold(rows, rows[r])
+        )
 
     def _turn(self, rows: TemplateKey, r: int, tiles: int) -> int:
         """Cycles until another PASS of the same INSTALL may follow: with a tile per round, PASSes take turns in each."""
         row = rows[r]
-        return (row[col.T_N] - 1) * row[col.T_P] + self.hold(rows, r) if tiles > 1 else self._span(rows, r)
+        return (
+            (row[col.T_N] - 1) * row[col.T_P] + self.hold(rows, rows[r]) if tiles > 1 else self._span(rows, r)
+        )
 
     def _earliest(self, rows: TemplateKey, offsets: list[int], r: int) -> int:
         row = rows[r]
@@ -286,7 +358,7 @@ class _Offsets:
         if row[col.T_OP] == Op.PASS:
             i = row[col.T_S1]
             install = rows[i]
-            ready = offsets[i] + (install[col.T_N] - 1) * install[col.T_P] + self.hold(rows, i)
+            ready = offsets[i] + (install[col.T_N] - 1) * install[col.T_P] + self.hold(rows, install)
             need = max(need, ready + int(self._table.latency[Op.INSTALL]))
             for other in range(r):
                 if rows[other][col.T_OP] == Op.PASS and rows[other][col.T_S1] == i:

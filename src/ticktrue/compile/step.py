@@ -70,13 +70,24 @@ def exchange(step: Step, label: str, ends: tuple[At, At], cut: Cut, events: int,
     c.store(x, replace(at, rank_fn=col.RANK_OWN), cut.dtype, cut.width)
     c.end()
     if step.group(pattern) > 1:
-        c = step.chain(f"{label}.gather")
-        first = step.near(pattern)
-        x = c.load(source, progress(events, p=step.writer.slots[first] * cut.width), cut.dtype, cut.width)
-        received = c.exchange(x, first, cut.dtype, cut.width)
-        c.store(received, replace(at, pattern=first, rank_fn=col.RANK_FROM), cut.dtype, cut.width, peers=True)
-        c.end()
+        near = step.near(pattern)
+        for name, part, width in packets(step, label, cut.width):
+            c = step.chain(f"{name}.gather")
+            pr = progress(events, p=step.writer.slots[near] * width)
+            x = c.load(replace(source, base=source.base + part), pr, cut.dtype, width)
+            there = replace(at, base=at.base + part, pattern=near, rank_fn=col.RANK_FROM)
+            c.store(c.exchange(x, near, cut.dtype, width), there, cut.dtype, width, peers=True)
+            c.end()
         relay(step, label, at, (events, cut.dtype, cut.width))
+
+
+def packets(step: Step, label: str, width: int) -> list[tuple[str, int, int]]:
+    """(label, first vector, vectors) of the packets in which `width` vectors go over links.
+
+    What comes from several peers is stored a cycle apart by all write ports in turn, so a packet is what a port takes in one.
+    """
+    found = step.writer.pieces(width)
+    return [(f"{label}.{first}" if len(found) > 1 else label, first, part) for first, part in found]
 
 
 def relay(step: Step, label: str, inbox: At, what: tuple[int, Dtype, int]) -> None:
@@ -85,10 +96,18 @@ def relay(step: Step, label: str, inbox: At, what: tuple[int, Dtype, int]) -> No
     `what` = (messages of one source, their type, their vectors). Afterwards the inbox holds every source of the group, in order.
     Nothing where the group is one tray.
     """
-    plan, (events, dtype, width) = step.sharded.plan, what
     base = inbox.pattern
-    if not plan.split(base):
+    if not step.sharded.plan.split(base):
         return
+    events, dtype, width = what
+    for name, first, part in packets(step, label, width):
+        _relay(step, name, replace(inbox, base=inbox.base + first), (events, dtype, part, width))
+
+
+def _relay(step: Step, label: str, inbox: At, what: tuple[int, Dtype, int, int]) -> None:
+    """One packet of each message. `what` = (messages, type, vectors of the packet, of the message)."""
+    plan, (events, dtype, width, whole) = step.sharded.plan, what
+    base = inbox.pattern
     tray = col.TRAY + base
     trays, pace, apart = (
         plan.size(col.RAIL + base),
@@ -97,7 +116,7 @@ def relay(step: Step, label: str, inbox: At, what: tuple[int, Dtype, int]) -> No
     )
     # one message of each source: the trays are the events, so that they stay a run of equal steps
     steps, pr = (
-        ((width, apart), progress(events, trays, p=pace))
+        ((whole, apart), progress(events, trays, p=pace))
         if events > 1
         else ((apart, 0), progress(trays, p=pace))
     )

@@ -9,12 +9,14 @@ import numpy.typing as npt
 from ticktrue.errors import InputError
 from ticktrue.execute.pack_kernel import pack_piece, pack_rows
 from ticktrue.isa import OpTable
+from ticktrue.isa.ops import LANES
 from ticktrue.kernels.tables import rope_tables
 from ticktrue.model import Weights, rope_inv_freq
 from ticktrue.program import Image, Packing, Region
 from ticktrue.program import columns as col
 
 ELEMENTS = 160  # 2-byte elements in a vector
+PART = 256  # most values of a part of a head that leaves a beat no two free lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,8 @@ def _pack_region(image: Image, weights: Weights, memory: Memory, where: tuple[in
             memory.floats[at * 80 : at * 80 + len(share)] = share
         case Packing.ROPE_A | Packing.ROPE_B:
             _pack_rope(image, weights, memory.floats[at * 80 : (at + region.vectors) * 80], region)
+        case Packing.KV_SCALE:
+            _pack_scales(image, memory.floats[at * 80 : (at + region.vectors) * 80], (chip, region))
         case _:
             pass
 
@@ -154,6 +158,22 @@ def _pack_rope(image: Image, weights: Weights, room: npt.NDArray[np.float32], re
         for side in range(2):
             at = 2 * first + side * pairs
             view[:rows, at : at + pairs] = table[:, side, first : first + pairs]
+
+
+def _pack_scales(image: Image, room: npt.NDArray[np.float32], where: tuple[int, Region]) -> None:
+    """Factors of each lane of a record of the cache: 2^-e, with which it is written, and 2^e, with which it is read."""
+    (chip, region), key = where, image.key
+    of, grid = key.of_layer(region.p0 // 2), key.grid_of(region.p0 // 2)
+    d, lanes = of.head_dim, room.reshape(2, -1)
+    local = of.kv_heads // grid.h * d
+    whole = min(max(1, min(lanes.shape[1], LANES - 1) // d) * d, local - region.p1)
+    if region.p0 % 2 == 1 and d + 2 > LANES:  # V of a wide head lies in equal parts
+        size = -(-d // -(-d // PART))
+        whole = min(size, d - region.p1 % d)
+    elements = chip // grid.cp * local + region.p1 + np.arange(whole)
+    exponents = np.array(image.kv_scales[region.p0])[elements // d]
+    for record, sign in enumerate((-1, 1)):
+        lanes[record, : len(elements)] = np.ldexp(np.float32(1), sign * exponents)
 
 
 def image_positions(image: Image) -> int:

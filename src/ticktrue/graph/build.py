@@ -116,9 +116,10 @@ def _mixture(b: _Builder, layer: int, h: int) -> int:
 
 
 def build_graph(
-    spec: ModelSpec, kind: StepKind, fmt: str, rings: tuple[int, ...] | None = None, kv: str = "bf16"
-) -> Graph:
-    """The graph of one step of a model. `rings`: as of `Graph`, one for each of `spec.kinds`; none by default."""
+    spec: ModelSpec, kind: StepKind, fmt: str, rings: tuple[int, ...] | None = None, kv: str = "bf16",
+    *, kv_scaled: bool = False,
+) -> Graph:  # fmt: skip
+    """The graph of one step of a model. `rings`, `kv`, `kv_scaled`: as of `Graph`; no rings by default."""
     check_format(spec, fmt)
     b = _Builder(spec)
     x = b.add(NodeKind.EMBED, "embed", (), spec.hidden, tensor="embed")
@@ -138,4 +139,4 @@ def build_graph(
         chosen = b.add(NodeKind.GREEDY, "greedy", (z,), 1)
         if kind.logits == "all":
             b.add(NodeKind.ACCEPT, "accept", (chosen,), 1)
-    return Graph(spec, kind, fmt, tuple(b.nodes), rings or (0,) * len(spec.kinds), kv)
+    return Graph(spec, kind, fmt, tuple(b.nodes), rings or (0,) * len(spec.kinds), kv, kv_scaled)

@@ -252,6 +252,7 @@ class _Walk:
             new, states = self._values[node.inputs[which]], []
             if self._graph.kv == "fp8":
                 new = new.copy()
+                self._scale(new, 2 * node.layer + which, 0)
                 kernel.convert(new, np.uint64(mix(tag("CONVERT"), np.uint64(TYPES["fp8"]))))
             for slot in range(self._kind.slots):
                 old = base(f"kv.{2 * node.layer + which}" + (f".{slot}" if slot else ""))
@@ -261,9 +262,17 @@ class _Walk:
             self._state.append(_part(f"L{node.layer}.{name}", np.concatenate(states)))
             if self._graph.kv == "fp8":  # widened again where it is read; what is kept is hashed already
                 for state in states:
+                    self._scale(state, 2 * node.layer + which, 1)
                     kernel.convert(state, tag("CONVERT"))
             both.append(states)
         self._kv = list(zip(*both, strict=True))
+
+    def _scale(self, x: Hashes, state: int, record: int) -> None:
+        """Each KV head of K (even `state`) or V times its factor, in place: record 0 divides by the scale, 1 multiplies."""
+        if self._graph.kv_scaled:
+            kernel.scale_heads(
+                x, base(f"kv_scale.{state}"), record, self._spec.attention(state // 2).head_dim
+            )
 
     def _attention(self, node: Node, q: Hashes) -> Hashes:
         spec, at, tokens = self._spec, self._spec.attention(node.layer), self._kind.tokens

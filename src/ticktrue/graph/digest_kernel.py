@@ -130,6 +130,16 @@ def convert(x, tag_convert):
 
 
 @nb.njit(cache=True)
+def scale_heads(x, base, record, head_dim):
+    """Each element times factor `record` of its KV head, leaf record * heads + head of a cache's scales, in place."""
+    rows, width = x.shape
+    heads = width // head_dim
+    for t in range(rows):
+        for e in range(width):
+            x[t, e] = product(x[t, e], leaf(base, U(record * heads + e // head_dim)))
+
+
+@nb.njit(cache=True)
 def norm(x, base, tags, size_bits, eps_bits):
     """Row 5, unrounded: (x * r) * g with r from the lane sum; base 0: no g. tags = (LANE_SUM, MEAN_RSQRT)."""
     rows, width = x.shape

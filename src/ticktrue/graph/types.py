@@ -58,7 +58,8 @@ class Graph:
     """The nodes of one step of `kind`, in an order in which each follows its inputs.
 
     `rings`: blocks of the ring in which each kind of attention keeps its window, 0 where it keeps every position; what the
-    graph knows of an image. `kv`: the type of K and V in the cache, "fp8" for e4m3, else that of activations.
+    graph knows of an image. `kv`: the type of K and V in the cache, "fp8" for e4m3, else that of activations. `kv_scaled`:
+    whether the KV heads of such a cache have scales of their own, which the image holds.
     """
 
     spec: ModelSpec
@@ -67,6 +68,7 @@ class Graph:
     nodes: tuple[Node, ...]
     rings: tuple[int, ...]
     kv: str = "bf16"
+    kv_scaled: bool = False
 
     @property
     def eight_bits(self) -> bool:

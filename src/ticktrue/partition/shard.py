@@ -135,6 +135,11 @@ class AttentionShapes:
         """Vectors of the new V of a vector group or part, not yet in the type of the cache."""
         return self.kr_width if self.parts == 1 else ceil_div(self.value_dim, self.ka)
 
+    @property
+    def even(self) -> bool:
+        """Whether all parts of a head are of one size."""
+        return self.parts * self.value_dim == self.head_dim
+
     def part_values(self, part: int) -> int:
         """Values in a part of a head."""
         return min(self.value_dim, self.head_dim - part * self.value_dim)
@@ -240,7 +245,7 @@ def _attention_shapes(graph: Graph, plan: Plan, index: int) -> AttentionShapes:
     ka, kl, d, ring = lanes_of(act), lanes_of(stored), at.head_dim, graph.rings[index]
     grid, g, f32 = plan.grids[index], plan.chips, Dtype.F32
     local_kv = at.kv_heads // grid.h
-    hv = min(max(1, kl // d), local_kv)
+    hv = min(max(1, min(kl, LANES - 1) // d), local_kv)  # the last lane of a beat is for the ones beside V
     round_heads = _round_heads(at.group, kind.tokens)
     blocks = min(kind.blocks, ring) if ring else kind.blocks
     value_dim = d if d + 2 <= LANES else ceil_div(d, ceil_div(d, PART))

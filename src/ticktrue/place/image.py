@@ -6,26 +6,52 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ticktrue.errors import DoesNotFit
+from ticktrue.graph.types import Graph, NodeKind
 from ticktrue.hw import System
 from ticktrue.isa import OpTable
 from ticktrue.isa.ops import BLOCK, LANES, ROPE_ROWS
-from ticktrue.partition import ShardedGraph, kv_heads, legal_degrees, make_plan, partition, rings_of
+from ticktrue.partition import (
+    ShardedGraph,
+    kv_heads,
+    legal_degrees,
+    make_plan,
+    partition,
+    rings_of,
+    scale_name,
+)
 from ticktrue.place.layout import SCORE, Phase, Slot, inbox_slots, phases_of, rope_width, scratch_slots
-from ticktrue.program import Image, ImageKey, Packing, Region, RegionClass
+from ticktrue.program import Image, ImageKey, KvScales, Packing, Region, RegionClass
 from ticktrue.program import columns as col
 from ticktrue.units import ceil_div
 
 CODE_ROWS_MARGIN = 4096
+BEAT_VECTORS = 4
+"""Vectors of 320 float32 lanes."""
+
+
+_WHOLE = frozenset({NodeKind.NORM, NodeKind.HEAD_NORM, NodeKind.LAYER_SCALAR})
+_PRODUCTS = frozenset({NodeKind.LINEAR, NodeKind.LOGITS})
+
+
+def _vectors(graph: Graph) -> tuple[set[str], set[str]]:
+    """Names of the vectors that a step takes: those that every chip has whole, and those cut over outputs with a product.
+
+    What a node does with a tensor decides, not its shape: a matrix may have one row or one column.
+    """
+    whole = {node.tensor for node in graph.nodes if node.kind in _WHOLE}
+    products = [node for node in graph.nodes if node.kind in _PRODUCTS]
+    return whole, {node.bias for node in products} | {scale_name(node.tensor) for node in products}
 
 
 def _consts(sharded: ShardedGraph, max_positions: int) -> list[Region]:
     out = []
+    whole, cut = _vectors(sharded.graph)
     for i, t in enumerate(sharded.tensors):
-        if t.outputs == 1:
+        if t.name in whole:
             out.append(
                 Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.inputs, LANES), Packing.LANES, i)
             )
-        elif t.inputs == 1:
+        elif t.name in cut:
             out.append(
                 Region(t.name, RegionClass.CONST, -1, 0, 4, ceil_div(t.shard, LANES), Packing.SHARD, i)
             )
@@ -77,6 +103,19 @@ def _state(sharded: ShardedGraph, slots: int) -> list[Region]:
             out.append(Region(kv_name(layer, 1, group), RegionClass.STATE, -1, 0, s.v_width, count, Packing.KV, -1,
                               2 * layer + 1, first))  # fmt: skip
     return out
+
+
+def kv_scale_name(state: str) -> str:
+    """Name of the region with the scales of a state region."""
+    return f"{state}.scale"
+
+
+def _scales(state: list[Region]) -> list[Region]:
+    """Of each state region two records of float32 lanes, as a record of it has: what divides by the scale, and the scale."""
+    return [
+        Region(kv_scale_name(r.name), RegionClass.CONST, -1, 0, BEAT_VECTORS * r.stride, 2, Packing.KV_SCALE, -1, r.p0, r.p1)
+        for r in state
+    ]  # fmt: skip
 
 
 _LAYER = re.compile(r"(?:L|layers\.)(\d+)\.(.+)")
@@ -161,7 +200,7 @@ def _row_estimate(sharded: ShardedGraph, phases: tuple[Phase, ...]) -> int:
         out += (
             s.slots * a.units * a.parts * (48 + 8 * a.local_blocks.bit_length()) + 8 * s.slots * a.local_heads
         )
-        out += 16 * s.slots * a.v_groups
+        out += 16 * s.slots * a.v_groups + (0 if a.even else 8 * a.local_heads)
     return out
 
 
@@ -213,13 +252,14 @@ def _arrange(sharded: ShardedGraph, system: System) -> _Arranged:
             fixed[group].append(Region(f"arena.{group}", RegionClass.ARENA, group, 0, 1, vectors))
     code = ceil_div(_row_estimate(sharded, phases) * system.chip.value("code_bytes_per_row"), 320)
     wanted = _weights(sharded, phases) + _consts(sharded, blocks * BLOCK)
-    wanted += _state(sharded, sharded.shapes.slots)
+    state = _state(sharded, sharded.shapes.slots)
+    wanted += state + (_scales(state) if sharded.graph.kv_scaled else [])
     wanted.append(Region("code", RegionClass.CODE, -1, 0, 1, code))
     regions, fill = _place_all(wanted, fixed, table)
     return _Arranged(regions, fill, phases)
 
 
-def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
+def place_image(sharded: ShardedGraph, system: System, key: ImageKey, kv_scales: KvScales = ()) -> Image:
     """The image for the largest step kind that `sharded` was cut for (T_max tokens, NB blocks, all logits).
 
     Raises:
@@ -230,7 +270,11 @@ def place_image(sharded: ShardedGraph, system: System, key: ImageKey) -> Image:
         raise _does_not_fit(sharded, system, key, arranged.regions)
     regions = sorted(arranged.regions, key=lambda r: (r.cls, r.group, r.base))
     return Image(
-        key, sharded.tensors, tuple(regions), _piece_table(regions, arranged.phases, sharded.shapes.depth)
+        key,
+        sharded.tensors,
+        tuple(regions),
+        _piece_table(regions, arranged.phases, sharded.shapes.depth),
+        kv_scales,
     )
 
 

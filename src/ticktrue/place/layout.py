@@ -157,6 +157,9 @@ def _attention_slots(s: AttentionShapes, rows: int) -> list[Slot]:
         staged += [Slot(f"hm.{part}{x}", X, wide, heads), Slot(f"hn.{part}{x}", H, wide, heads),
                    Slot(f"hr.{part}{x}", X, rows, heads),
                    Slot(f"turn.{part}{x}", SHARD, rows * half_width(s.head_dim), 2 * heads)]  # fmt: skip
+    if not s.even:
+        whole = Cut.of(s.head_dim, 1, s.act)
+        staged.append(Slot(f"whole{x}", H, rows * whole.width, s.local_heads * whole.beats))
     return [
         *staged,
         Slot(f"sh.q{x}", SHARD, rows * s.q.width, s.q.beats), Slot(f"sh.k{x}", SHARD, rows * s.k.width, s.k.beats),

@@ -2,6 +2,7 @@
 
 from ticktrue.program.codec import (
     Decoded,
+    check_writable,
     decode,
     encode,
     image_digest,
@@ -18,6 +19,7 @@ from ticktrue.program.types import (
     Grid,
     Image,
     ImageKey,
+    KvScales,
     Loop,
     Output,
     Packing,
@@ -31,7 +33,8 @@ from ticktrue.program.types import (
 )
 
 __all__ = [
-    "SCHEMA", "AttentionKey", "Decoded", "Flat", "Grid", "Image", "ImageKey", "Loop", "Output", "Packing", "Plan", "Program",
-    "Region", "RegionClass", "StepKind", "Tensor", "Timetable", "class_regions", "decode", "encode", "expand", "image_digest",
-    "output_progression", "program_digest", "read_program", "timetable_digest", "unroll", "write_program",
+    "SCHEMA", "AttentionKey", "Decoded", "Flat", "Grid", "Image", "ImageKey", "KvScales", "Loop", "Output", "Packing", "Plan",
+    "Program", "Region", "RegionClass", "StepKind", "Tensor", "Timetable", "check_writable", "class_regions", "decode", "encode",
+    "expand", "image_digest", "output_progression", "program_digest", "read_program", "timetable_digest", "unroll",
+    "write_program",
 ]  # fmt: skip

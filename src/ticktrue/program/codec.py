@@ -4,7 +4,10 @@ The sha256 of a program covers the image and the digest of every timetable, so a
 """
 
 import contextlib
+import errno
 import hashlib
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from ticktrue.program.types import (
     SCHEMA,
     Image,
     ImageKey,
+    KvScales,
     Loop,
     Output,
     Program,
@@ -49,12 +53,13 @@ class TimetableHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deskew: int = 0
 
 
-class ImageHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ImageHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What of an image is not a column."""
 
     key: ImageKey
     tensors: tuple[Tensor, ...]
     regions: tuple[Region, ...]
+    kv_scales: KvScales = ()
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +93,10 @@ def _hash(*parts: bytes) -> str:
     return h.hexdigest()
 
 
+def _image_header(image: Image) -> ImageHeader:
+    return ImageHeader(image.key, image.tensors, image.regions, image.kv_scales)
+
+
 def _timetable_header(t: Timetable) -> TimetableHeader:
     return TimetableHeader(
         kind=t.kind, scratch=t.scratch, labels="\n".join(t.labels), outputs=t.outputs, loops=t.loops,
@@ -114,7 +123,7 @@ def timetable_digest(t: Timetable) -> str:
 
 def image_digest(image: Image) -> str:
     """sha256 of an image: its header and its packing table."""
-    header = _encoder.encode(ImageHeader(image.key, image.tensors, image.regions))
+    header = _encoder.encode(_image_header(image))
     return _hash(header, np.ascontiguousarray(image.pieces, dtype=np.int32).tobytes())
 
 
@@ -130,7 +139,7 @@ def encode(program: Program) -> bytes:
     header = Header(
         schema=SCHEMA,
         sha256=program_digest(program),
-        image=ImageHeader(program.image.key, program.image.tensors, program.image.regions),
+        image=_image_header(program.image),
         timetables=tuple(_timetable_header(t) for t in program.timetables),
     )
     arrays: dict[str, npt.NDArray[Any]] = {
@@ -188,23 +197,24 @@ def _column(
 
 def _assemble(header: Header, arrays: dict[str, npt.NDArray[Any]], where: str) -> Program:
     pieces = _column(arrays, "pieces", np.int32, col.P_COLUMNS, where)
-    image = Image(header.image.key, header.image.tensors, header.image.regions, pieces)
+    h = header.image
+    image = Image(h.key, h.tensors, h.regions, pieces, h.kv_scales)
     timetables = []
-    for i, h in enumerate(header.timetables):
+    for i, of in enumerate(header.timetables):
         timetables.append(
             Timetable(
-                kind=h.kind,
-                scratch=h.scratch,
+                kind=of.kind,
+                scratch=of.scratch,
                 templates=_column(arrays, f"{i:03d}.templates", np.int32, col.T_COLUMNS, where),
                 template_start=_column(arrays, f"{i:03d}.template_start", np.int32, 0, where),
                 chains=_column(arrays, f"{i:03d}.chains", np.int64, 3, where),
                 rows=_column(arrays, f"{i:03d}.rows", np.int32, col.V_COLUMNS, where),
-                labels=tuple(h.labels.split("\n")) if h.labels else (),
-                outputs=h.outputs,
-                loops=h.loops,
-                duration=h.duration,
-                dataflow=h.dataflow,
-                deskew=h.deskew,
+                labels=tuple(of.labels.split("\n")) if of.labels else (),
+                outputs=of.outputs,
+                loops=of.loops,
+                duration=of.duration,
+                dataflow=of.dataflow,
+                deskew=of.deskew,
             )
         )
     return Program(image, tuple(timetables))
@@ -226,16 +236,56 @@ def read_program(path: Path) -> Decoded:
 def write_program(program: Program, path: Path) -> None:
     """Writes a program file as a whole: beside its place first, then moved, so no half file is ever seen.
 
+    What a link names is written, not the link; a device or pipe takes the bytes as they are.
+
     Raises:
         EnvironmentProblem: T416 if it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.part")
+    data = encode(program)
+    with _writing(path):
+        if _special(path):
+            path.write_bytes(data)
+            return
+        with _beside(path) as temporary:
+            temporary.write_bytes(data)
+            temporary.replace(path.resolve())
+
+
+def check_writable(path: Path) -> None:
+    """Finds out whether `write_program` can write there, before the work whose result it is to hold; leaves nothing behind.
+
+    Raises:
+        EnvironmentProblem: T416 if not.
+    """
+    with _writing(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not _special(path):
+            with _beside(path) as temporary:
+                temporary.write_bytes(b"")
+
+
+def _special(path: Path) -> bool:
+    """Whether there is something that cannot be replaced by a file."""
+    return path.exists() and not path.is_file()
+
+
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A name in the directory of a file that is to be; whatever is there in the end is removed."""
+    place = path.resolve()
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        temporary.write_bytes(encode(program))
-        temporary.replace(path)
-    except OSError as e:
+        yield temporary
+    finally:
         with contextlib.suppress(OSError):  # where nothing can be written, nothing can be removed
             temporary.unlink(missing_ok=True)
-        raise EnvironmentProblem(
-            f"cannot write the program: {e.strerror}", code="T416", where=str(path)
-        ) from e
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as e:
+        why = e.strerror if isinstance(e, OSError) else str(e)
+        raise EnvironmentProblem(f"cannot write the program: {why}", code="T416", where=str(path)) from e

@@ -123,6 +123,10 @@ def _image(a: Image, b: Image) -> Iterator[Difference]:
     yield from _fields("key", "", a.key, b.key)
     yield from _things("tensor", a.tensors, b.tensors)
     yield from _things("region", a.regions, b.regions)
+    for i in range(max(len(a.kv_scales), len(b.kv_scales))):
+        one, two = (str(x.kv_scales[i]) if i < len(x.kv_scales) else ABSENT for x in (a, b))
+        if one != two:
+            yield Difference("kv_scale", str(i), one, two)
     if not np.array_equal(a.pieces, b.pieces):
         one, two = a.pieces.tolist(), b.pieces.tolist()
         if len(one) != len(two):

@@ -50,6 +50,8 @@ def _image(image: Image) -> Iterator[str]:
     yield ""
     for i, r in enumerate(image.regions):
         yield f"region {i} {_region(r)}"
+    for i, scales in enumerate(image.kv_scales):
+        yield f"kv_scale {i} " + " ".join(map(str, scales))
     yield ""
     for row in image.pieces.tolist():
         yield "piece " + " ".join(f"{n}={v}" for n, v in zip(col.P_NAMES, row, strict=True))

@@ -70,9 +70,11 @@ class _Reader:
         self._tensors: list[Tensor] = []
         self._regions: list[Region] = []
         self._pieces: list[list[int]] = []
+        self._scales: list[tuple[int, ...]] = []
         self._drafts: list[_Draft] = []
         self._kinds: dict[str, Callable[[list[str]], None]] = {
             "key": self._take_key, "tensor": self._take_tensor, "region": self._take_region, "piece": self._take_piece,
+            "kv_scale": self._take_scale,
             "timetable": self._take_timetable, "scratch": self._take_scratch, "output": self._take_output,
             "loop": self._take_loop, "template": self._take_template, "row": self._take_row, "chain": self._take_chain,
         }  # fmt: skip
@@ -138,6 +140,10 @@ class _Reader:
         p = _pairs(words, col.P_NAMES)
         self._pieces.append([p[n] for n in col.P_NAMES])
 
+    def _take_scale(self, words: list[str]) -> None:
+        self._in_order(words[0], len(self._scales))
+        self._scales.append(tuple(int(w) for w in words[1:]))
+
     def _take_timetable(self, words: list[str]) -> None:
         text = dict(w.split("=", 1) for w in words)
         tokens, slots, blocks = (int(text.pop(n)) for n in ("tokens", "slots", "blocks"))
@@ -195,7 +201,7 @@ class _Reader:
         try:
             key = msgspec.convert(self._key, ImageKey)
             pieces = _array(self._pieces, np.int32, col.P_COLUMNS)
-            image = Image(key, tuple(self._tensors), tuple(self._regions), pieces)
+            image = Image(key, tuple(self._tensors), tuple(self._regions), pieces, tuple(self._scales))
             return Program(image, tuple(_finished(d) for d in self._drafts))
         except (msgspec.ValidationError, OverflowError) as problem:
             self._fail(str(problem))

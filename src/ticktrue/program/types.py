@@ -13,6 +13,9 @@ SCHEMA = "ticktrue/program/v3"
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+KvScales = tuple[tuple[int, ...], ...]
+KV_EXPONENT = 100
+"""Greatest exponent of a scale of the cache, either way: 448 * 2^100 and 2^-9 * 2^-100 are bf16 numbers."""
 
 
 class RegionClass(IntEnum):
@@ -38,6 +41,7 @@ class Packing(IntEnum):
     ROPE_B = 5
     KV = 6
     SHARD = 7
+    KV_SCALE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +276,16 @@ class ImageKey:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Everything that outlives a step: regions, tensors, and where each piece of a weight lies."""
+    """Everything that outlives a step: regions, tensors, and where each piece of a weight lies.
+
+    `kv_scales`: of a cache in e4m3, e of the scale 2^e of each KV head; of layer L's K at 2 L, of its V at 2 L + 1. Empty: all 1.
+    """
 
     key: ImageKey
     tensors: tuple[Tensor, ...]
     regions: tuple[Region, ...]
     pieces: Int32
+    kv_scales: KvScales = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,14 @@ _ALL: tuple[Code, ...] = (
         "Correct the region of the row. " + _COMPILE,
     ),
     Code(
+        "V117",
+        "attention of another kind than the key says",
+        "The key says of every layer how many heads it has, how far it sees (window) and in how many blocks its ring lies. "
+        "A MASK looks at the keys of a layer, so it must name that window and ring, and in each layer and slot of the step the "
+        "planes of all MASKs hold the queries of just the heads that a chip has. Readers and other checks take the key's word.",
+        _COMPILE,
+    ),
+    Code(
         "V119",
         "a loop whose iterations are not alike or meet others than their neighbours",
         "A loop stores a body of chains once; iteration l runs it l periods later, over regions l strides further on. "

@@ -20,6 +20,7 @@ BLOCK = 64
 HALVES = 160
 KV_TYPES = {"bf16": Dtype.BF16, "f32": Dtype.F32, "fp8": Dtype.E4M3}
 BEAT = 320
+BEAT_VECTORS = 4
 PART = 256
 """Values of a part of a head that leaves a beat no two free lanes."""
 NOWHERE = -(1 << 62)
@@ -80,9 +81,14 @@ def _state_row(image: Image, r: Region, row: Int64) -> None:
     """What the leaves of a state region need: elements of a record, of a position on one chip and on all, places of a slot."""
     key = image.key
     of, grid = key.of_layer(r.p0 // 2), key.grid_of(r.p0 // 2)
-    lanes = r.stride * lanes_of(KV_TYPES[key.kv])
+    # a record of scales has four float32 vectors for the 320 lanes of one vector of the state
+    lanes = (
+        BEAT * r.stride // BEAT_VECTORS
+        if r.packing == Packing.KV_SCALE
+        else r.stride * lanes_of(KV_TYPES[key.kv])
+    )
     local = of.kv_heads // grid.h * of.head_dim
-    heads = min(max(1, lanes // of.head_dim) * of.head_dim, local - r.p1)
+    heads = min(max(1, min(lanes, BEAT - 1) // of.head_dim) * of.head_dim, local - r.p1)
     part = r.p0 % 2 == 1 and of.head_dim + 2 > BEAT
     size = ceil_div(of.head_dim, ceil_div(of.head_dim, PART))
     row[kernel.R_ELEMENTS] = min(size, of.head_dim - r.p1 % of.head_dim) if part else heads
@@ -104,8 +110,10 @@ def _region_rows(image: Image, regions: tuple[Region, ...], table: OpTable) -> I
         rows[i, kernel.R_VECTORS], rows[i, kernel.R_STRIDE] = r.vectors, max(1, r.stride)
         rows[i, kernel.R_TENSOR], rows[i, kernel.R_P0], rows[i, kernel.R_P1] = r.tensor, r.p0, r.p1
         rows[i, kernel.R_DIM], rows[i, kernel.R_PLACES] = r.p0, 1
-        if packing == Packing.KV:
+        if packing in {Packing.KV, Packing.KV_SCALE}:
             _state_row(image, r, rows[i])
+        if packing == Packing.KV_SCALE:
+            rows[i, kernel.R_DIM] = image.key.of_layer(r.p0 // 2).head_dim
     return rows
 
 
@@ -120,6 +128,8 @@ def _bases(image: Image, regions: tuple[Region, ...], rows: Int64, slots: int) -
         match rows[i, kernel.R_PACKING]:
             case Packing.KV:
                 name = f"kv.{r.p0}"
+            case Packing.KV_SCALE:
+                name = f"kv_scale.{r.p0}"
             case Packing.ROPE_A | Packing.ROPE_B:
                 name = "rope_a" if r.packing == Packing.ROPE_A else "rope_b"
                 name += f".{r.p1}" if r.p1 else ""
@@ -138,7 +148,7 @@ def _readable(image: Image, r: Region) -> bool:
     match r.packing:
         case Packing.ROWS | Packing.LANES | Packing.SHARD:
             return 0 <= r.tensor < len(image.tensors)
-        case Packing.KV:
+        case Packing.KV | Packing.KV_SCALE:
             if not 0 <= r.p0 // 2 < len(image.key.layer_kinds):
                 return False
             of, grid = image.key.of_layer(r.p0 // 2), image.key.grid_of(r.p0 // 2)

@@ -17,6 +17,7 @@ SCRATCH, INBOX, STATE = int(RegionClass.SCRATCH), int(RegionClass.INBOX), int(Re
 TILES, ROWS, LANES_F32, KV = int(Packing.TILES), int(Packing.ROWS), int(Packing.LANES), int(Packing.KV)
 SHARD = int(Packing.SHARD)
 ROPE_A, ROPE_B = int(Packing.ROPE_A), int(Packing.ROPE_B)
+KV_SCALE = int(Packing.KV_SCALE)
 
 # columns of the region table; R_CELLS: first kept vector, R_KEPT: how many are kept, R_BASE: its base hash in `bases`
 (
@@ -107,6 +108,18 @@ def _tile_leaves(mem, chip, where, lanes, out):
 
 
 @inner
+def _scale_leaves(mem, chip, where, lanes, out):
+    """Lanes of a vector of scales of a cache: each is that of the KV head whose element lies in this lane of a record."""
+    region, off = where
+    r = mem.regions[region]
+    record, v = off // r[R_STRIDE], off % r[R_STRIDE]
+    first = chip // r[R_CP] * r[R_LOCAL] + r[R_P1] + v * 80
+    base, heads = mem.bases[r[R_BASE]], r[R_TOTAL] // r[R_DIM]
+    for lane in range(lanes[0], min(lanes[1], r[R_ELEMENTS] - v * 80)):
+        out[lane] = leaf(base, U(record * heads + (first + lane) // r[R_DIM]))
+
+
+@inner
 def _run_of(mem, chip, region, off):
     """(base, index of lane 0, lanes) of a vector whose elements follow each other in one tensor."""
     r = mem.regions[region]
@@ -152,6 +165,10 @@ def _natural(mem, chip, where, lanes, out):
         fill(out, lanes[0], lanes[1], ZERO)
         _tile_leaves(mem, chip, where, lanes, out)
         return _type_of(mem, region)
+    if packing == KV_SCALE:
+        fill(out, lanes[0], lanes[1], ZERO)
+        _scale_leaves(mem, chip, where, lanes, out)
+        return F32
     base, start, count = _run_of(mem, chip, region, off)
     end = max(lanes[0], min(lanes[1], count))
     for lane in range(lanes[0], end):

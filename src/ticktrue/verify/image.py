@@ -7,6 +7,7 @@ from ticktrue.isa import Dtype
 from ticktrue.isa.ops import BLOCK, LANE_BLOCKS, LANES, ROPE_ROWS, VECTOR_BYTES, lanes_of
 from ticktrue.program import Image, Packing, Region, RegionClass, Tensor
 from ticktrue.program import columns as col
+from ticktrue.program.types import KV_EXPONENT
 from ticktrue.units import ceil_div
 from ticktrue.verify.verdict import Findings
 
@@ -20,7 +21,7 @@ MAX_SLOTS = 1 << 12
 MAX_WIDTH = 1 << 22
 _PACKINGS = {
     RegionClass.WEIGHT: {Packing.TILES, Packing.ROWS},
-    RegionClass.CONST: {Packing.LANES, Packing.SHARD, Packing.ROPE_A, Packing.ROPE_B},
+    RegionClass.CONST: {Packing.LANES, Packing.SHARD, Packing.ROPE_A, Packing.ROPE_B, Packing.KV_SCALE},
     RegionClass.STATE: {Packing.KV},
 }
 
@@ -57,6 +58,7 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
             findings.field("V112", f"key.{name}", f"expected 1 to {high:_}, found {getattr(key, name)!r}")
             fine = False
     fine &= _kinds(image, findings)
+    known = fine
     fine &= _grids(image, findings)
     absent = {f.format for f in system.chip.mxm_formats if f.absent}
     if key.fmt in absent and not key.hypothetical:
@@ -70,6 +72,24 @@ def _key_ranges(image: Image, system: System, findings: Findings) -> bool:
     own = "f32" if key.fmt == "f32" else "bf16"
     if key.kv not in {own, "fp8"} or (own == "f32" and key.kv != own):
         findings.field("V112", "key.kv", f"expected a cache that format {key.fmt} has, found {key.kv!r}")
+        fine = False
+    return (not known or _kv_scales(image, findings)) and fine
+
+
+def _kv_scales(image: Image, findings: Findings) -> bool:
+    """Whether the scales of the cache are exponents of each KV head of each layer, K and V; none where no region holds them."""
+    key, scales = image.key, image.kv_scales
+    heads = [key.of_layer(state // 2).kv_heads for state in range(2 * len(key.layer_kinds))] if scales else []
+    fine = key.kv == "fp8" or not scales
+    fine &= len(scales) == len(heads) and all(
+        len(of) == n and all(whole(e, -KV_EXPONENT, KV_EXPONENT) for e in of)
+        for of, n in zip(scales, heads, strict=False)
+    )
+    if not fine:
+        text = f"expected none, or of a cache in fp8 {len(heads)} lists of exponents up to {KV_EXPONENT}, one for each KV head"
+        findings.field("V112", "kv_scales", text)
+    if any(r.packing == Packing.KV_SCALE for r in image.regions) != bool(scales):
+        findings.field("V100", "kv_scales", "expected scales exactly where a region holds them")
         fine = False
     return fine
 
@@ -269,6 +289,8 @@ def _derived(image: Image, r: Region) -> list[tuple[str, int, int]]:
             ]
         case Packing.KV:
             out = _kv_fields(image, r, positions // BLOCK)
+        case Packing.KV_SCALE:
+            out = _scale_fields(image, r)
         case Packing.TILES:
             out = [("p0", int(WEIGHTS[key.fmt]), r.p0), ("p1", 0, r.p1)]
         case _:
@@ -285,7 +307,7 @@ def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int
     of, grid = key.of_layer(r.p0 // 2), key.grid_of(r.p0 // 2)
     lanes, d = lanes_of(KV_TYPES[key.kv]), of.head_dim
     local = of.kv_heads // grid.h
-    hv = min(max(1, lanes // d), local)
+    hv = min(max(1, min(lanes, LANES - 1) // d), local)
     if r.p0 % 2 == 1 and d + 2 > LANES:
         size = ceil_div(d, ceil_div(d, PART))
         width, parts = ceil_div(size, lanes), {h * d + e for h in range(local) for e in range(0, d, size)}
@@ -297,6 +319,15 @@ def _kv_fields(image: Image, r: Region, blocks: int) -> list[tuple[str, int, int
         ("count", count, r.count),
         ("p1", r.p1 if r.p1 in parts else 0, r.p1),
     ]
+
+
+def _scale_fields(image: Image, r: Region) -> list[tuple[str, int, int]]:
+    """As `_derived`, of the scales of a state region: two records of its lanes as float32."""
+    of_state = _kv_fields(image, r, 1)
+    if len(of_state) == 1:
+        return of_state
+    (_, width, _), _, part = of_state
+    return [("stride", BEAT_VECTORS * width, r.stride), ("count", 2, r.count), part]
 
 
 def pieces_form(image: Image, findings: Findings) -> bool:

@@ -10,6 +10,7 @@ from ticktrue.verify.clocks import check_clocks
 from ticktrue.verify.fields import check_fields
 from ticktrue.verify.image import check_image
 from ticktrue.verify.indirect import check_addresses
+from ticktrue.verify.kinds import check_kinds
 from ticktrue.verify.links import check_links
 from ticktrue.verify.loops import check_spans, shorten
 from ticktrue.verify.machine import check_machine
@@ -58,6 +59,8 @@ def _timetable(program: Program, timetable: Timetable, system: System, findings:
     check_operands(stored, findings)
     if findings.total == before:
         check_addresses(stored, findings)
+    if findings.total == before:
+        check_kinds(stored, findings)
     if findings.total > before:
         return 0
     if not timetable.loops:

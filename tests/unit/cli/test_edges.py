@@ -1,13 +1,17 @@
 """What a stranger tried first: full disks, closed outputs, half numbers, blank prompts, formats the chip does not have."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from ticktrue.program import read_program
+from ticktrue.cli.main import VERBS
+from ticktrue.cli.reference import help_text
+from ticktrue.program import check_writable, read_program, write_program
 
 FULL = Path("/dev/full")
 
@@ -109,3 +113,81 @@ def test_a_damaged_or_foreign_program_file_is_not_executed(cli, model, tmp_path)
     assert ran.status == 3
     assert "T369: the program's bytes are not those that were sealed" in ran.err
     assert not ran.out
+
+
+WRITES = {"compile": ("compile",), "run": ("run", "abc", "--raw")}
+"""The verbs that write a file, and what they need besides."""
+
+
+def test_no_other_verb_writes_a_file():
+    flags = {verb: set(re.findall(r"--[a-z-]+", help_text(verb))) for verb in VERBS}
+    named = {
+        verb for verb, own in flags.items() if own & {"--output", "--save", "--report", "--file", "--out"}
+    }
+    assert named == {(verb,) for verb in WRITES}
+
+
+@pytest.mark.parametrize("verb", WRITES)
+@pytest.mark.parametrize("place", ["no/such/x", ".", "a file/x", "x" * 300, "nul\0x", "/proc/x"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_else(cli, tmp_path, verb, place):
+    """The model does not exist either, which would be told if it were looked at first."""
+    (tmp_path / "a file").touch()
+    ran = cli(*WRITES[verb], "--model", "no/such/model", "--output", place)
+    assert ran.status == 4, ran
+    assert ran.err.startswith("T416: cannot write the program: ")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a file"]
+
+
+@pytest.mark.parametrize("verb", WRITES)
+def test_finding_that_out_leaves_what_is_there(cli, tmp_path, verb):
+    (tmp_path / "old").write_text("old")
+    ran = cli(*WRITES[verb], "--model", "no/such/model", "--output", "old")
+    assert ran.err.startswith("T340")
+    assert [p.name for p in tmp_path.iterdir()] == ["old"]
+    assert (tmp_path / "old").read_text() == "old"
+
+
+def test_run_does_not_mix_the_program_with_the_answer(cli, model):
+    ran = cli("run", "abc", "--model", model, "--output", "-")
+    assert ran.status == 2
+    assert ran.err.startswith("T104: ")
+    assert "--output" in ran.err
+
+
+def test_what_a_link_names_is_written_and_a_pipe_stays_one(program, tmp_path):
+    found = read_program(Path(program)).program
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there/x")
+    check_writable(tmp_path / "link")
+    assert not (tmp_path / "there" / "x").exists()
+    write_program(found, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "x").read_bytes() == Path(program).read_bytes()
+    os.mkfifo(tmp_path / "pipe")
+    check_writable(tmp_path / "pipe")
+    got: list[bytes] = []
+    reader = Thread(target=lambda: got.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    write_program(found, tmp_path / "pipe")
+    reader.join()
+    assert got == [Path(program).read_bytes()]
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("t_max 64", "t_max 48", "expected at most 1, 2, 4, 8"),
+        ("t_max 64", "t_max 0", "found 0 [x.txt, t_max]"),
+        ("slots 1", "slots 0", "found 0 [x.txt, slots]"),
+        ("slots 1", "slots -2", "expected 1 to 4,096"),
+    ],
+)
+def test_a_program_for_steps_that_cannot_be_is_refused(cli, model, program, tmp_path, old, new, told):
+    text = cli("inspect", "--text", program).out
+    assert text.count(old) == 1
+    (tmp_path / "x.txt").write_text(text.replace(old, new))
+    ran = cli("run", "abc", "--raw", "--model", model, "--program", "x.txt", "--max-tokens", "2")
+    assert ran.status == 3, ran
+    assert ran.err.startswith("T369: no program can be so: ")
+    assert told in ran.err

@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,19 @@ from ticktrue.compile import (
     bucket_edges,
     compile_image,
     compile_program,
+    compile_timetable,
     image_blocks,
     tokens_kind,
+    unproved_timetable,
 )
-from ticktrue.errors import Error, InputError, UsageError
+from ticktrue.errors import Error, InputError, UnsupportedModel, UsageError
 from ticktrue.hw import load_system
+from ticktrue.model import Family, LayerKind, SlidingAttention
 from ticktrue.program import StepKind, decode, encode
 from ticktrue.sim import simulate
 from ticktrue.verify import verify
 
+SMALL = replace(SPEC, heads=2, kv_heads=1, hidden=64, ffn=64, vocab=90)
 SCRIPT = """
 import sys, hashlib
 sys.path.insert(0, {root!r})
@@ -67,6 +72,15 @@ def test_tokens_go_to_the_next_larger_kind() -> None:
         (Options(max_context=0), UsageError, "T123"),
         (Options(max_context=-5), UsageError, "T123"),
         (Options(max_context=10**9), UsageError, "T123"),
+        (Options(slots=0), UsageError, "T125"),
+        (Options(slots=-1), UsageError, "T125"),
+        (Options(slots=4_097), UsageError, "T125"),
+        (Options(slots=1.5), UsageError, "T125"),
+        (Options(t_max=0), UsageError, "T125"),
+        (Options(t_max=-8), UsageError, "T125"),
+        (Options(t_max=3), UsageError, "T125"),
+        (Options(t_max=300), UsageError, "T125"),
+        (Options(t_max=512), UsageError, "T125"),
     ],
 )
 def test_bad_options_are_one_clear_error(options: Options, error: type[Error], code: str) -> None:
@@ -74,6 +88,49 @@ def test_bad_options_are_one_clear_error(options: Options, error: type[Error], c
         compile_image(SPEC, load_system("groq3-lpx-tray").subset(2), options)
     assert e.value.code == code
     assert e.value.message
+
+
+@pytest.mark.parametrize("compiled", [compile_timetable, unproved_timetable])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (StepKind(3, 1, 1, "last", "chip"), "tokens"),
+        (StepKind(0, 1, 1, "last", "chip"), "tokens"),
+        (StepKind(16, 1, 1, "last", "chip"), "tokens"),
+        (StepKind(1, 0, 1, "last", "chip"), "slots"),
+        (StepKind(1, 3, 1, "last", "chip"), "slots"),
+        (StepKind(1, 1, 0, "last", "chip"), "blocks"),
+        (StepKind(1, 1, 4, "last", "chip"), "blocks"),
+        (StepKind(1, 1, 1, "some", "chip"), "logits"),
+        (StepKind(1, 1, 1, "last", "me"), "sampler"),
+    ],
+)
+def test_a_step_that_the_image_has_no_room_for_is_one_clear_error(
+    compiled, kind: StepKind, name: str
+) -> None:
+    system = load_system("tiny-4")
+    image = compile_image(SMALL, system, Options(max_context=180, slots=2, t_max=8))
+    with pytest.raises(UsageError, match=f"{name}, found") as e:
+        compiled(SMALL, system, image, kind)
+    assert e.value.code == "T127"
+
+
+def test_more_tokens_than_any_step_takes_are_one_clear_error() -> None:
+    with pytest.raises(UsageError, match=r"^T127: .*found 257"):
+        tokens_kind(257)
+
+
+@pytest.mark.parametrize("head_dim", [642, 768, 1_024])
+def test_heads_of_more_than_two_beats_are_refused(head_dim: int) -> None:
+    wide = replace(SMALL, head_dim=head_dim)
+    sliding = replace(
+        SMALL, family=Family.GEMMA3, sliding=SlidingAttention(100, 1, head_dim, 1e4),
+        layer_kinds=(LayerKind.SLIDING, LayerKind.FULL),
+    )  # fmt: skip
+    for spec in (wide, sliding):
+        with pytest.raises(UnsupportedModel, match=f"at most 640 elements, found {head_dim}") as e:
+            compile_image(spec, load_system("groq3-lpx-tray").subset(1), Options(max_context=70))
+        assert e.value.code == "T333"
 
 
 def test_hypothetical_compiles_and_is_kept_in_the_image() -> None:

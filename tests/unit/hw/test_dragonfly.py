@@ -106,7 +106,19 @@ def test_gathers_stay_in_a_node() -> None:
     assert (FLY.tray_chips, FLY.gather_chips) == (0, 8)
     options = Options(max_context=64, hypothetical=True)
     assert compile_image(SPEC, FLY.subset(8), options).key.plan.chips == 8
-    with pytest.raises(
-        UsageError, match="T120: 16 chips cannot share 3 KV heads: expected h x 2\\^k chips up to 8"
-    ):
-        compile_image(SPEC, FLY.subset(16), options)
+    for chips in (16, 264):
+        with pytest.raises(UsageError) as e:
+            compile_image(SPEC, FLY.subset(chips), options)
+        assert (
+            f"T120: expected chips of one node of {FLY.name}, at most 8, found {chips} in {chips // 8} nodes"
+            in str(e.value)
+        )
+        assert "joined by one link" in str(e.value)
+        assert "up to 8 chips" in e.value.hint
+
+
+def test_no_link_between_nodes_joins_chips_of_equal_index() -> None:
+    """Why gathers stay in a node: port j of a node is on chip j div 4, its far end on chip 7 - j div 4. No rail is whole."""
+    ends = np.argwhere(FLY.hop_matrix() == 1)
+    assert len(ends) == 33 * 32
+    assert (ends[:, 0] % 8 + ends[:, 1] % 8 == 7).all()

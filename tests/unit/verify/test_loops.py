@@ -381,8 +381,8 @@ def test_a_wrong_stride_is_seen(compiled: Compiled, region: str) -> None:
     (only,) = t.loops
     of = p.region_id(program, region)
     left = loop(program, strides=tuple((r, s) for r, s in only.strides if r != of))
-    verdict = verify(left, system)
-    assert verdict.clean
+    # keys of one layer in every iteration are more heads than it has; of all else only the digest knows
+    assert verify(left, system).codes == (("V117",) if region == "L0.k0" else ())
     assert rows_digest(left, left.timetables[0], system) != t.dataflow
     for step in (2, -1, 8):
         turned = loop(program, strides=tuple((r, step if r == of else s) for r, s in only.strides))
@@ -434,12 +434,12 @@ def test_a_layer_less_is_another_expression_and_one_more_does_not_exist(compiled
     (only,) = t.loops
     assert verify(loop(program, count=9), system).codes == ("V100", "V119")  # other regions, and some twice
     less = loop(program, count=7)
-    assert verify(less, system).violations == ()  # where the eighth layer was, nothing happens
+    assert verify(less, system).codes == ("V117",)  # where the eighth layer was, nothing attends its heads
     assert simulate(less, system).mismatches[0].code == "V130"
     chains = t.chains.copy()
     chains[only.last + 1 :, 1] -= only.period
     told = p.with_duration(p.with_timetable(less, chains=chains), system)
-    assert verify(told, system).violations == ()
+    assert verify(told, system).codes == ("V117",)
     assert simulate(told, system).clean
     assert rows_digest(told, told.timetables[0], system) != t.dataflow
 

@@ -13,7 +13,7 @@ from ticktrue.program import columns as col
 from ticktrue.program.types import Packing, RegionClass
 from ticktrue.verify import CODES, verify
 
-ELSEWHERE = {"V130", "V140", "V141"}
+ELSEWHERE = {"V117", "V130", "V140", "V141"}
 """Codes of `sim`, of the file digest and of the dataflow digest."""
 
 
