@@ -3,16 +3,20 @@
 from ticktrue.hw.chip import Chip, FormatSupport, formats_allowed
 from ticktrue.hw.chip_facts import CHIP_FACTS, FactSpec
 from ticktrue.hw.fact import Fact, Grade
+from ticktrue.hw.gpu import GPU_FACTS, Gpu, GpuFactSpec
 from ticktrue.hw.link import HopClass, Link, slot_cycles
-from ticktrue.hw.load import SystemSummary, list_systems, load_system
+from ticktrue.hw.load import SystemSummary, list_gpus, list_systems, load_gpu, load_system
 from ticktrue.hw.system import HopRule, Layout, System
 
 __all__ = [
     "CHIP_FACTS",
+    "GPU_FACTS",
     "Chip",
     "Fact",
     "FactSpec",
     "FormatSupport",
+    "Gpu",
+    "GpuFactSpec",
     "Grade",
     "HopClass",
     "HopRule",
@@ -21,7 +25,9 @@ __all__ = [
     "System",
     "SystemSummary",
     "formats_allowed",
+    "list_gpus",
     "list_systems",
+    "load_gpu",
     "load_system",
     "slot_cycles",
 ]

@@ -11,6 +11,7 @@ import msgspec
 from ticktrue.errors import InputError
 from ticktrue.hw.chip import Chip, FormatSupport
 from ticktrue.hw.fact import Fact, Grade, nearest
+from ticktrue.hw.gpu import Gpu
 from ticktrue.hw.system import HopRule, Layout
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -86,6 +87,16 @@ class SystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reference: list[str] = []
 
 
+class GpuFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A GPU; `curve` names a measured all-reduce curve."""
+
+    schema: Literal["ticktrue/gpu/v1"]
+    name: Text
+    title: Text
+    fact: dict[str, object]
+    curve: str = ""
+
+
 T = TypeVar("T")
 
 
@@ -108,6 +119,11 @@ def chip_of(file: ChipFile, sources: SourcesFile, where: str) -> Chip:
         _format(name, raw, sources, f"{where}, format {name}") for name, raw in file.format.items()
     )
     return Chip(file.name, _facts(file.fact, sources, where), formats)
+
+
+def gpu_of(file: GpuFile, sources: SourcesFile, where: str) -> Gpu:
+    """The GPU that a file describes."""
+    return Gpu(file.name, file.title, file.curve, _facts(file.fact, sources, where))
 
 
 def layout_of(file: SystemFile, sources: SourcesFile, where: str) -> Layout:

@@ -1,6 +1,6 @@
 """Reads systems from a catalog of TOML files: the shipped one, or a folder of the user's with the same shape.
 
-A catalog holds `sources.toml`, `chip/*.toml` and `system/*.toml`; the file of `x` is `x.toml`.
+A catalog holds `sources.toml`, `chip/*.toml`, `system/*.toml` and, for planning, `gpu/*.toml`; the file of `x` is `x.toml`.
 """
 
 from dataclasses import dataclass
@@ -8,9 +8,19 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from ticktrue.errors import InputError, UsageError
-from ticktrue.hw.catalog_file import ChipFile, SourcesFile, SystemFile, chip_of, decode, layout_of
+from ticktrue.hw.catalog_file import (
+    ChipFile,
+    GpuFile,
+    SourcesFile,
+    SystemFile,
+    chip_of,
+    decode,
+    gpu_of,
+    layout_of,
+)
 from ticktrue.hw.chip import Chip
 from ticktrue.hw.fact import nearest
+from ticktrue.hw.gpu import Gpu
 from ticktrue.hw.system import System
 from ticktrue.units import Bytes
 
@@ -60,6 +70,34 @@ def list_systems(catalog: Traversable | None = None) -> tuple[SystemSummary, ...
     """All systems of the catalog, sorted by name."""
     root = _shipped() if catalog is None else catalog
     return tuple(_summary(load_system(name, root)) for name in _names(root, "system"))
+
+
+def load_gpu(name: str, catalog: Traversable | None = None) -> Gpu:
+    """The GPU of that name from the shipped catalog, or from the folder `catalog`.
+
+    Raises:
+        UsageError: T110, no such GPU; the hint lists all.
+        InputError: a file of the catalog is malformed, or contradicts itself.
+    """
+    root = _shipped() if catalog is None else catalog
+    known = _names(root, "gpu")
+    if name not in known:
+        raise UsageError(
+            f"expected the name of a GPU system, found {name!r}",
+            code="T110",
+            hint=f"known: {', '.join(known)}",
+        )
+    where = f"gpu/{name}.toml"
+    sources = decode(_read(root, "sources.toml"), SourcesFile, "sources.toml")
+    file = decode(_read(root, where), GpuFile, where)
+    _check_name(file.name, name, where)
+    return gpu_of(file, sources, where)
+
+
+def list_gpus(catalog: Traversable | None = None) -> tuple[Gpu, ...]:
+    """All GPUs of the catalog, sorted by name."""
+    root = _shipped() if catalog is None else catalog
+    return tuple(load_gpu(name, root) for name in _names(root, "gpu"))
 
 
 def _summary(system: System) -> SystemSummary:

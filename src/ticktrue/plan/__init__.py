@@ -1,1 +1,1 @@
-"""What would it deliver: which systems hold a model, and what of a model is covered."""
+"""What it would deliver: which systems hold a model, what of it is covered, its time on GPUs (checked in `gpu_points`)."""

@@ -127,7 +127,7 @@ def fit(
             except InputError as problem:
                 skipped.append(Skipped(system.name, fmt, problem.message))
                 continue
-            stand = stand_in(spec, fmt)
+            stand = stand_in(spec)
             key = (SIZES[fmt], stand.spec, stand.why)  # int8 and fp8 lie alike
             if key not in weighed:
                 weighed[key] = _Weigher(system, question, stand, fmt).rows()

@@ -104,7 +104,7 @@ def _verdict(spec: ModelSpec, found: Sequence[Finding] = ()) -> tuple[State, str
         names = [f.name for f in found if f.state == state and not f.beside]
         if names:
             return state, f"{state.value}: {', '.join(names)}"
-    why = lacking(spec, "bf16")
+    why = lacking(spec)
     return (State.PLANNED, why) if why else (State.COVERED, "")
 
 

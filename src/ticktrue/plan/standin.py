@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ticktrue.errors import UnsupportedModel
-from ticktrue.graph.experts import check_format, experts_of
+from ticktrue.graph.experts import experts_of
 from ticktrue.isa.ops import LANES, lanes_of
 from ticktrue.model import Family, LatentAttention, ModelSpec, canonical_shapes
 from ticktrue.model.family import PLANNED, RUNNABLE
@@ -32,9 +32,9 @@ class StandIn:
     why: str
 
 
-def stand_in(spec: ModelSpec, fmt: str) -> StandIn:
-    """The model itself where it can be compiled in format `fmt`, else the model of the same shape that stands for it."""
-    why = lacking(spec, fmt)
+def stand_in(spec: ModelSpec) -> StandIn:
+    """The model itself where it can be compiled, else the model of the same shape that stands for it."""
+    why = lacking(spec)
     if not why:
         return StandIn(spec, spec, "")
     experts = spec.experts
@@ -50,12 +50,11 @@ def stand_in(spec: ModelSpec, fmt: str) -> StandIn:
     return StandIn(spec, plain, why)
 
 
-def lacking(spec: ModelSpec, fmt: str) -> str:
-    """What keeps a model from being compiled in a format, in words; empty if nothing does."""
+def lacking(spec: ModelSpec) -> str:
+    """What keeps a model from being compiled, in words; empty if nothing does."""
     if spec.family not in RUNNABLE:
         return f"{spec.family}: {PLANNED.get(spec.family, 'its operations')}"
     try:
-        check_format(spec, fmt)
         experts_of(spec, spec.layers - 1)
     except UnsupportedModel as problem:
         return problem.message

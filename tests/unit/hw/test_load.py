@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ticktrue.errors import InputError, UsageError
-from ticktrue.hw import list_systems, load_system
+from ticktrue.hw import list_gpus, list_systems, load_system
 
 SHIPPED = Path(str(resources.files("ticktrue.hw") / "catalog"))
 
@@ -77,6 +77,7 @@ def test_malformed_catalog(
 
 def test_every_source_of_the_shipped_catalog_is_used() -> None:
     used = {fact.source for item in list_systems() for _, fact in load_system(item.name).facts()}
+    used |= {fact.source for gpu in list_gpus() for fact in gpu.facts}
     keys = {source.split(":")[0] for source in used}
     text = (SHIPPED / "sources.toml").read_text()
     assert keys == {line[len("[source.") : -1] for line in text.splitlines() if line.startswith("[source.")}

@@ -9,7 +9,7 @@ from tests.models import SPEC
 
 from ticktrue.compile import Options, compile_image
 from ticktrue.compile.pipeline import image_blocks
-from ticktrue.errors import DoesNotFit, UnsupportedModel
+from ticktrue.errors import DoesNotFit
 from ticktrue.hw import System, load_system
 from ticktrue.isa import OpTable
 from ticktrue.model import LayerKind, ModelSpec, load_model
@@ -17,7 +17,6 @@ from ticktrue.model.count import known_spec
 from ticktrue.partition import kv_heads, make_plan
 from ticktrue.place.demand import Demand, demand_of, hold, one_of_each
 from ticktrue.place.fill import Wanted, fill_groups
-from ticktrue.plan.standin import lacking
 from ticktrue.program import Image, StepKind
 
 
@@ -76,12 +75,7 @@ LAYOUTS = [
 def test_bytes_are_those_of_the_placement(
     specs: dict[str, ModelSpec], family: str, system: str, chips: int, options: Options
 ) -> None:
-    spec, machine = specs[family], load_system(system).subset(chips)
-    if lacking(spec, options.fmt):  # experts in 8 bits, where they are not there
-        with pytest.raises(UnsupportedModel, match="experts"):
-            check(spec, machine, options)
-    else:
-        check(spec, machine, options)
+    check(specs[family], load_system(system).subset(chips), options)
 
 
 def test_many_layers_of_two_kinds_in_an_odd_order(specs: dict[str, ModelSpec]) -> None:
