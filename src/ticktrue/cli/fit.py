@@ -50,7 +50,8 @@ def fit(
         model: A shape that comes with ticktrue (gemma-4-31b, llama-3.3-70b, ...), a config.json, a directory, a .gguf file,
             or a name of `ticktrue model list` that is in the cache.
         load: What is to be held.
-        systems: A name of `ticktrue hw list`; repeat the flag or separate by commas for more [default: groq3-lpx].
+        systems: A name of `ticktrue hw list` or of a GPU system (docs/gpu.md); repeat the flag or separate by commas for more
+            [default: groq3-lpx and, by memory alone, h200, b200, gb300-nvl72, rubin-nvl72].
         chips: Ask about this number of chips, as one group or as a pipeline of whole trays; what would do is named where they do
             not.
         output: How the result is shown.

@@ -16,14 +16,15 @@ from ticktrue.cli.plan_documents import (
 )
 from ticktrue.cli.surroundings import model_cache
 from ticktrue.errors import EnvironmentProblem, UsageError
-from ticktrue.hw import System, load_system
+from ticktrue.hw import System, list_gpus, load_system
 from ticktrue.model.count import active_parameters, kv_elements, parameters
 from ticktrue.model.spec import ModelSpec
 from ticktrue.plan.fit import Fit, Question, Row, by_system, fit
+from ticktrue.plan.memory import MemorySystem
 from ticktrue.plan.precision import SIZES, kv_by_context
 from ticktrue.plan.reference import find_spec
 
-DEFAULT_SYSTEMS = ("groq3-lpx",)
+DEFAULT_SYSTEMS, DEFAULT_GPUS = ("groq3-lpx",), ("h200", "b200", "gb300-nvl72", "rubin-nvl72")
 DEFAULT_CONTEXT = 100_000
 MB = 1e6
 
@@ -33,12 +34,12 @@ def perform(ref: str, load: Load, where: tuple[tuple[str, ...], int | None], ter
     names, chips = where
     if chips is not None and chips < 1:
         raise UsageError(f"expected at least 1 chip, found {chips}", code="T111", where="--chips")
-    systems = _systems(names)
+    systems, memories = _systems(names or DEFAULT_SYSTEMS + (() if chips else DEFAULT_GPUS))
     spec = known(ref)
     context = min(DEFAULT_CONTEXT, spec.max_positions) if load.context is None else load.context
     formats = tuple(dict.fromkeys(load.format)) or tuple(SIZES)
     question = Question(context, load.slots, load.tokens, formats, load.kv_format, chips or 0)
-    found = fit(spec, question, systems)
+    found = fit(spec, question, systems, memories)
     if terminal.json:
         terminal.document(encode(_document(ref, found)))
     else:
@@ -55,9 +56,20 @@ def known(ref: str) -> ModelSpec:
     return find_spec(ref, cache)
 
 
-def _systems(names: tuple[str, ...]) -> list[System]:
+def _systems(names: tuple[str, ...]) -> tuple[list[System], list[MemorySystem]]:
+    """Systems of LPU chips and of GPUs, in the order of their names."""
     split = [part for name in names for part in name.split(",")]
-    return [load_system(name) for name in dict.fromkeys(split or DEFAULT_SYSTEMS)]
+    gpus = {gpu.name: gpu for gpu in list_gpus()}
+    chips, memories = [], []
+    for name in dict.fromkeys(split):
+        if name in gpus:
+            gpu = gpus[name]
+            memories.append(
+                MemorySystem(name, gpu.title, int(gpu.fact("domain_gpus").value), gpu.fact("memory_bytes"))
+            )
+        else:
+            chips.append(load_system(name))
+    return chips, memories
 
 
 def _document(ref: str, found: Fit) -> FitDocument:
