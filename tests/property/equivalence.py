@@ -335,8 +335,10 @@ def _moved(op: Op, row: Int64, x: Lanes, y: Lanes) -> Lanes:
             out[:x0] = (x | y)[:x0].any()
         case Op.ROPE:
             out[: x0 * int(row[col.C_X1])] = x[: x0 * int(row[col.C_X1])].any() or y[:x0].any()
-        case Op.LANE_SUM:
+        case Op.LANE_SUM | Op.TILE_SCALE:
             out[0] = x.any()
+        case Op.QUANTISE:
+            out |= x | y[0]
         case Op.LANE_ARGMAX:
             out[:2] = x[: min(LANES, a0)].any()
         case Op.TOPK:
