@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 
+from ticktrue.compile.pipeline import WIDEST_HEAD
 from ticktrue.errors import UnsupportedModel
 from ticktrue.graph.experts import experts_of
 from ticktrue.isa.ops import LANES, lanes_of
@@ -58,7 +59,8 @@ def lacking(spec: ModelSpec) -> str:
         experts_of(spec, spec.layers - 1)
     except UnsupportedModel as problem:
         return problem.message
-    return ""
+    wide = max(spec.attention_of(kind).head_dim for kind in spec.kinds)
+    return f"heads of {wide} elements, more than {WIDEST_HEAD}" if wide > WIDEST_HEAD else ""
 
 
 def complete(demand: Demand, stand: StandIn, fmt: str) -> Demand:

@@ -7,7 +7,7 @@ import pytest
 from tests.models import SPEC
 
 from ticktrue.compile import Options, compile_image
-from ticktrue.errors import DoesNotFit, UsageError
+from ticktrue.errors import DoesNotFit, UnsupportedModel, UsageError
 from ticktrue.hw import Fact, System, load_system
 from ticktrue.model import Family, ModelSpec, SlidingAttention
 from ticktrue.model.count import known_spec
@@ -232,3 +232,13 @@ def test_devices_with_one_large_memory() -> None:
     assert found.rows == ()
     one = replace(system, devices=1)
     assert [row.fits for row in memory_rows(one, found.precisions)] == [False, True]
+
+
+@pytest.mark.parametrize("head_dim", [640, 642, 4096])
+def test_heads_too_wide_to_compile_are_weighed_and_marked(head_dim: int) -> None:
+    spec = replace(SPEC, head_dim=head_dim)
+    row = fit(spec, Question(64, formats=("bf16",)), [load_system("groq3-lpx-tray")]).rows[0]
+    assert (row.compiled, bool(row.why)) == (head_dim == 640, head_dim > 640)
+    if head_dim > 640:
+        with pytest.raises(UnsupportedModel):
+            compile_image(spec, load_system("groq3-lpx-tray").subset(1), Options("bf16", 64, t_max=1))
