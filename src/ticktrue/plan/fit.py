@@ -251,7 +251,8 @@ class _Weigher:
     def _asked(self, chips: int) -> list[Row]:
         """Rows of exactly `chips` chips: one group where that is legal, and a pipeline of whole trays where it does not fit."""
         rows = [self._group(chips)] if chips in self._legal else []
-        whole = [size for size in self._sizes if chips % size == 0 and size < chips]
+        layers = self._stand.of.layers  # a stage has at least one
+        whole = [size for size in self._sizes if chips % size == 0 and 1 < chips // size <= layers]
         if (rows and rows[0].fits) or (rows and not whole):
             return rows
         for size in reversed(whole):
@@ -263,11 +264,13 @@ class _Weigher:
             return [self._row(whole[0], chips // whole[0], stages.fullest, self._stand.why)]
         if rows:
             return rows
-        near = sorted({*self._legal, *(s * (chips // s + i) for s in self._sizes for i in (0, 1))} - {0})
+        longest = {s * min(chips // s + i, layers) for s in self._sizes for i in (0, 1)}
+        near = sorted({*self._legal, *longest} - {0})
         hint = sorted(near, key=lambda n: abs(n - chips))[:3]
         raise UsageError(
             f"{chips} chips of {self._system.name} are neither one legal group ({', '.join(map(str, self._legal))}) "
-            f"nor whole trays", code="T141", where="--chips", hint=f"nearest: {', '.join(map(str, sorted(hint)))}",
+            f"nor whole trays of at most {layers} stages", code="T141", where="--chips",
+            hint=f"nearest: {', '.join(map(str, sorted(hint)))}",
         )  # fmt: skip
 
     def _row(self, size: int, stages: int, held: Held, why: str) -> Row:

@@ -44,3 +44,13 @@ def test_a_name_in_neither_catalog_is_one_error(capsys: pytest.CaptureFixture[st
         main(["fit", "gemma-4-31b", "--systems", "h20"])
     assert stopped.value.code == 2
     assert "T110" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("chips", ["10000000", "7808"])
+def test_a_pipeline_has_no_more_stages_than_layers(capsys: pytest.CaptureFixture[str], chips: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["fit", "gemma-4-31b", "--chips", chips, "--format", "fp8"])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert "T141" in error
+    assert "nearest:" in error
