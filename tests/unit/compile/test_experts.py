@@ -79,7 +79,9 @@ def test_every_step_is_legal(shape: Shape, chips: int, tokens: int, fmt: str, ex
         try:
             program, system = compiled(shape, chips, slots, tokens, fmt, experts)
         except DoesNotFit:
-            assert tokens * slots * shape[3] * shape[0] // chips > 100_000
+            # whole experts: every chip takes in every chip's results of every row, and works on whole rows of all of them
+            many = tokens * slots >= 320 and chips >= 16 and experts == "parallel"
+            assert many or tokens * slots * shape[3] * shape[0] // chips > 100_000
             continue
         verdict = verify(program, system)
         assert verdict.clean, verdict.violations[:3]
