@@ -52,6 +52,16 @@ def reference(name: str, fmt: str, tokens: list[int]) -> OracleResult:
     return Oracle(model(name).spec, model(name).weights(), fmt, matmul=fast_matmul).forward(tokens)
 
 
+def check(s: Stepper, tokens: list[int], chunk: int, expected: OracleResult) -> None:
+    """Logits, and K and V of every layer, after steps of `chunk` tokens."""
+    logits, machine = s.run(tokens, chunk)
+    assert same_bits(logits, expected.logits)
+    k, v = s.cache(machine, len(tokens))
+    for layer in range(s.spec.layers):
+        assert same_bits(k[layer], expected.k[layer])
+        assert same_bits(v[layer], expected.v[layer])
+
+
 @pytest.mark.parametrize(
     ("name", "chips", "chunk", "fmt", "count"),
     [
@@ -81,14 +91,9 @@ def reference(name: str, fmt: str, tokens: list[int]) -> OracleResult:
     ],
 )
 def test_logits_and_cache_equal_the_oracle(name: str, chips: int, chunk: int, fmt: str, count: int) -> None:
-    s, tokens = stepper(name, chips, fmt), tokens_of(name, count)
-    expected = reference(name, fmt, tokens)
-    logits, machine = s.run(tokens, chunk)
-    assert same_bits(logits, expected.logits)
-    k, v = s.cache(machine, count)
-    for layer in range(s.spec.layers):
-        assert same_bits(k[layer], expected.k[layer])
-        assert same_bits(v[layer], expected.v[layer])
+    check(
+        stepper(name, chips, fmt), tokens_of(name, count), chunk, reference(name, fmt, tokens_of(name, count))
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from tempfile import mkdtemp
 
 import pytest
 from tests.families import write_family
-from tests.oracle.test_execute_experts import CONTEXT, model, reference, tokens_of
+from tests.oracle.test_execute_experts import CONTEXT, check, model, reference, tokens_of
 from tests.stepping import Stepper, same_bits
 
 from ticktrue.graph.oracle import Oracle
@@ -41,14 +41,9 @@ def stepper(name: str, chips: int, fmt: str, slots: int = 1, on: str = "groq3-lp
     ],
 )
 def test_logits_and_cache_equal_the_oracle(name: str, chips: int, chunk: int, fmt: str, count: int) -> None:
-    s, tokens = stepper(name, chips, fmt), tokens_of(name, count)
-    expected = reference(name, fmt, tokens)
-    logits, machine = s.run(tokens, chunk)
-    assert same_bits(logits, expected.logits)
-    k, v = s.cache(machine, count)
-    for layer in range(s.spec.layers):
-        assert same_bits(k[layer], expected.k[layer])
-        assert same_bits(v[layer], expected.v[layer])
+    check(
+        stepper(name, chips, fmt), tokens_of(name, count), chunk, reference(name, fmt, tokens_of(name, count))
+    )
 
 
 @pytest.mark.parametrize(("chips", "chunk", "fmt"), [(2, 7, "bf16"), (4, 64, "int8"), (8, 1, "f32")])

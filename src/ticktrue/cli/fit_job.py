@@ -16,7 +16,7 @@ from ticktrue.cli.plan_documents import (
 )
 from ticktrue.cli.surroundings import model_cache
 from ticktrue.errors import EnvironmentProblem, UsageError
-from ticktrue.hw import System, list_gpus, load_system
+from ticktrue.hw import System, gpu_names, load_gpu, load_system
 from ticktrue.model.count import active_parameters, kv_elements, parameters
 from ticktrue.model.spec import ModelSpec
 from ticktrue.plan.fit import Fit, Question, Row, by_system, fit
@@ -59,11 +59,11 @@ def known(ref: str) -> ModelSpec:
 def _systems(names: tuple[str, ...]) -> tuple[list[System], list[MemorySystem]]:
     """Systems of LPU chips and of GPUs, in the order of their names."""
     split = [part for name in names for part in name.split(",")]
-    gpus = {gpu.name: gpu for gpu in list_gpus()}
+    gpus = gpu_names()
     chips, memories = [], []
     for name in dict.fromkeys(split):
         if name in gpus:
-            gpu = gpus[name]
+            gpu = load_gpu(name)
             memories.append(
                 MemorySystem(name, gpu.title, int(gpu.fact("domain_gpus").value), gpu.fact("memory_bytes"))
             )

@@ -15,8 +15,8 @@ from ticktrue.kernels.bits import f32_as_u32, u32_as_f32
 
 INT8, E4M3 = int(Dtype.INT8), int(Dtype.E4M3)
 (L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
- L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_ROW, L_PATTERN,
-) = range(32)  # fmt: skip
+ L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_PATTERN,
+) = range(31)  # fmt: skip
 assert (lo.L_OP, lo.L_PATTERN) == (L_OP, L_PATTERN)  # noqa: S101 - the two lists are one
 
 LOAD, GATHER, STORE, SCATTER = int(Op.LOAD), int(Op.GATHER), int(Op.STORE), int(Op.SCATTER)
@@ -35,9 +35,18 @@ NAMED = lo.MODE_NAMED
 ZERO = np.float32(0)
 PATIENCE = 20_000  # looks at another thread's progress before the core is offered to others: some 10 us
 TOGETHER = (
-    8  # chips that do a row one after the other, before the next row: their streams must stay in a cache
+    8  # chips that do a row one after the other, before the next row: fewer read the list of rows more often
 )
 FEW = 16  # columns at or below which SIMD lanes are better spent on events
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _fetch(mode, first, words, octets, stride, rows, c0, c1):
+    """Asks for the columns of a narrow tile in memory: of the first chip, for of the next ones the one before does."""
+    if mode == 0:
+        blocks.fetch(words, first * 160 + c0, stride, rows, c1 - c0)
+    elif mode == 3 or mode == 4:
+        blocks.fetch(octets, first * 320 + c0, stride, rows, c1 - c0)
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -57,22 +66,18 @@ def _pass(s, base, at, ahead, cold, words, floats, octets, pool, rooms):
         first, mode = at + tile * s[L_X0], s[L_MODE]
         if mode >= NAMED:  # the tile that a register named
             first, mode = at + np.int64(pool[base + s[L_B] + tile]), mode - NAMED
+        if cold:
+            _fetch(mode, first, words, octets, stride, rows, c0, c1)
         if mode == 0:
             begin = first * 160
-            if cold:
-                blocks.fetch(words, begin + c0, stride, rows, c1 - c0)
             matmul.pass_float(words, begin, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 160)
         elif mode == 1:
             matmul.pass_float(floats, first * 80, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 80)
         elif mode == 3:
-            if cold:
-                blocks.fetch(octets, first * 320 + c0, stride, rows, c1 - c0)
             matmul.pass_int8(
                 octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 320, xs
             )
         elif mode == 4:
-            if cold:
-                blocks.fetch(octets, first * 320 + c0, stride, rows, c1 - c0)
             matmul.pass_float(octets, first * 320, stride, rows, c0, c1, pool, x, sa, o, so, n, ahead * 320)
         elif c1 - c0 <= FEW and n >= FEW:
             begin = base + s[L_B] + tile * s[L_X0]

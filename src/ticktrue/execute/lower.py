@@ -20,9 +20,9 @@ Int64 = npt.NDArray[np.int64]
 
 (
     L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
-    L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_ROW, L_PATTERN,
-) = range(32)  # fmt: skip
-L_COLUMNS = 32
+    L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_PATTERN,
+) = range(31)  # fmt: skip
+L_COLUMNS = 31
 MODE_BF16, MODE_F32, MODE_POOL, MODE_INT8, MODE_E4M3 = range(5)
 MODES = {Dtype.BF16: MODE_BF16, Dtype.F32: MODE_F32, Dtype.INT8: MODE_INT8, Dtype.E4M3: MODE_E4M3}
 MODE_NAMED = 8
@@ -400,7 +400,6 @@ def _lower_row(low: _Lowering, r: int, at: int, steps: Int64, buffers: tuple[Int
     offset, stride, pool = buffers
     row, step = low.list[r], steps[at]
     op = row[col.C_OP]
-    step[L_ROW] = r
     bare = {Op.STORE, Op.SCATTER, Op.SEND, Op.RECEIVE, Op.INSTALL, Op.LATCH}
     own_buffer = op not in bare and r not in low.lazy and r not in low.again
     if r in low.named:  # where its tiles lie, one number a round

@@ -14,8 +14,8 @@ from ticktrue.kernels.bits import f32_as_u32, f32_to_e4m3_bits
 
 F32, INT8, E4M3 = int(Dtype.F32), int(Dtype.INT8), int(Dtype.E4M3)
 (L_OP, L_N, L_M, L_LANES, L_A, L_SA, L_B, L_SB, L_O, L_SO, L_STEP, L_STEP2, L_WIDTH, L_DTYPE, L_REGFN, L_REGSTRIDE,
- L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_ROW, L_PATTERN,
-) = range(32)  # fmt: skip
+ L_X0, L_X1, L_A0, L_A1, L_A2, L_A3, L_MODE, L_STRIDE, L_ROWS, L_ROW0, L_C0, L_C1, L_ONES, L_FILL, L_PATTERN,
+) = range(31)  # fmt: skip
 assert (lo.L_OP, lo.L_PATTERN) == (L_OP, L_PATTERN)  # noqa: S101 - the two lists are one
 
 TRANSPOSE, SPREAD, BROADCAST = int(Op.TRANSPOSE), int(Op.SPREAD), int(Op.BROADCAST)

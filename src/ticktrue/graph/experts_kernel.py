@@ -51,6 +51,16 @@ def close(total, ids, key_f):
 
 
 @nb.njit(cache=True)
+def _tile_of(x, sums, key, k0, end):
+    """The terms k0 .. end - 1 of a product, k ascending; what is zero has no term."""
+    total = ZERO
+    for k in range(k0, end):
+        if x[k] != ZERO and sums[k] != ZERO:
+            total = total * STEP + x[k] * _closed(key, sums[k])
+    return total
+
+
+@nb.njit(cache=True)
 def product_of(x, sums, ids, key_f, rule):
     """Row 7 of row t with the weights that the register of hash ids[t] names. rule = (tile, PASS)."""
     tile, tag_pass = rule
@@ -62,11 +72,7 @@ def product_of(x, sums, ids, key_f, rule):
         for n in range(outputs):
             acc = ZERO
             for k0 in range(0, inputs, tile):
-                total = ZERO
-                for k in range(k0, min(k0 + tile, inputs)):
-                    if x[t, k] != ZERO and sums[n, k] != ZERO:
-                        total = total * STEP + x[t, k] * _closed(key, sums[n, k])
-                acc = add(acc, seal(tag_pass, total))
+                acc = add(acc, seal(tag_pass, _tile_of(x[t], sums[n], key, k0, min(k0 + tile, inputs))))
             out[t, n] = acc
     return out
 
@@ -90,10 +96,7 @@ def product8_of(q, scales, sums, ids, key_f, tag_pass):
         for n in range(outputs):
             acc = ZERO
             for k0 in range(0, inputs, LANES):
-                total = ZERO
-                for k in range(k0, min(k0 + LANES, inputs)):
-                    if q[t, k] != ZERO and sums[n, k] != ZERO:
-                        total = total * STEP + q[t, k] * _closed(key, sums[n, k])
+                total = _tile_of(q[t], sums[n], key, k0, min(k0 + LANES, inputs))
                 acc = add(acc, product(seal(tag_pass, total), scales[t, k0 // LANES]))
             out[t, n] = acc
     return out

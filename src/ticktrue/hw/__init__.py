@@ -5,7 +5,7 @@ from ticktrue.hw.chip_facts import CHIP_FACTS, FactSpec
 from ticktrue.hw.fact import Fact, Grade
 from ticktrue.hw.gpu import GPU_FACTS, Gpu, GpuFactSpec
 from ticktrue.hw.link import HopClass, Link, slot_cycles
-from ticktrue.hw.load import SystemSummary, list_gpus, list_systems, load_gpu, load_system
+from ticktrue.hw.load import SystemSummary, gpu_names, list_gpus, list_systems, load_gpu, load_system
 from ticktrue.hw.system import HopRule, Layout, System
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "System",
     "SystemSummary",
     "formats_allowed",
+    "gpu_names",
     "list_gpus",
     "list_systems",
     "load_gpu",

@@ -94,6 +94,11 @@ def load_gpu(name: str, catalog: Traversable | None = None) -> Gpu:
     return gpu_of(file, sources, where)
 
 
+def gpu_names() -> tuple[str, ...]:
+    """Names of the GPU systems of the shipped catalog, sorted."""
+    return _names(_shipped(), "gpu")
+
+
 def list_gpus(catalog: Traversable | None = None) -> tuple[Gpu, ...]:
     """All GPUs of the catalog, sorted by name."""
     root = _shipped() if catalog is None else catalog

@@ -12,22 +12,14 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+
+from ticktrue.kernels.vectors import data, from_bf16, from_e4m3, splat
 
 _F32, _I64 = ir.FloatType(), ir.IntType(64)
-_TWO_120 = 1329227995784915872903807060280344576.0
 LINE, READ, NEAR, DATA = 64, 0, 2, 1
 
 Vector = Any  # an llvmlite value; the library has no types
 Convert = Callable[[Any, Any, int], Any]
-
-
-def _splat(builder: ir.IRBuilder, value: ir.Value, count: int) -> Vector:
-    """Every lane the same scalar."""
-    vector = ir.VectorType(value.type, count)
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), count), [0] * count)
-    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
 
 
 def _load(builder: ir.IRBuilder, base: ir.Value, at: ir.Value, count: int) -> Vector:
@@ -35,26 +27,6 @@ def _load(builder: ir.IRBuilder, base: ir.Value, at: ir.Value, count: int) -> Ve
     element = base.type.pointee
     pointer = builder.bitcast(builder.gep(base, [at]), ir.VectorType(element, count).as_pointer())
     return builder.load(pointer, align=element.width // 8 if isinstance(element, ir.IntType) else 4)
-
-
-def _from_bf16(builder: ir.IRBuilder, raw: ir.Value, count: int) -> Vector:
-    wide = ir.VectorType(ir.IntType(32), count)
-    bits = builder.shl(builder.zext(raw, wide), ir.Constant(wide, [16] * count))
-    return builder.bitcast(bits, ir.VectorType(_F32, count))
-
-
-def _from_e4m3(builder: ir.IRBuilder, raw: ir.Value, count: int) -> Vector:
-    """The bits of a float32 2^120 times too small, subnormal ones too, times 2^120: exact."""
-    wide, real = ir.VectorType(ir.IntType(32), count), ir.VectorType(_F32, count)
-
-    def lanes(number: int) -> Vector:
-        return ir.Constant(wide, [number] * count)
-
-    u = builder.zext(raw, wide)
-    size = builder.shl(builder.and_(u, lanes(0x7F)), lanes(20))
-    sign = builder.shl(builder.and_(u, lanes(0x80)), lanes(24))
-    small = builder.bitcast(builder.or_(size, sign), real)
-    return builder.fmul(small, ir.Constant(real, [_TWO_120] * count))
 
 
 def _as_it_is(_builder: ir.IRBuilder, raw: ir.Value, _count: int) -> Vector:
@@ -87,10 +59,6 @@ def _counted(
     return carried
 
 
-def _data(context: Any, builder: ir.IRBuilder, kind: types.Array, value: ir.Value) -> ir.Value:
-    return make_array(kind)(context, builder, value).data
-
-
 def _fetch(builder: ir.IRBuilder, base: ir.Value, at: ir.Value, count: int) -> None:
     """Asks for the cache lines of `count` neighbouring elements from index `at` on; any address may be asked for."""
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -107,24 +75,24 @@ def fetch(_typing, tile, at, stride, rows, columns):
     """(tile, at, stride, rows, columns): asks for every cache line of some neighbouring columns of a tile, row by row."""
 
     def generate(context, builder, signature, arguments):
-        data = _data(context, builder, signature.args[0], arguments[0])
+        base = data(context, builder, signature.args[0], arguments[0])
         _, first, step, count, width = arguments
-        element = data.type.pointee
+        element = base.type.pointee
         lane = ir.Constant(_I64, LINE * 8 // (element.width if isinstance(element, ir.IntType) else 32))
         with cgutils.for_range(builder, count) as row:
             begin = builder.add(first, builder.mul(row.index, step))
             last = builder.add(begin, builder.sub(width, ir.Constant(_I64, 1)))
             with cgutils.for_range_slice(builder, begin, last, lane) as (line, _):
-                _fetch(builder, data, line, 1)
-            _fetch(builder, data, last, 1)
+                _fetch(builder, base, line, 1)
+            _fetch(builder, base, last, 1)
         return context.get_dummy_value()
 
     return types.void(tile, at, stride, rows, columns), generate
 
 
 _CONVERTED: dict[types.Type, Convert] = {
-    types.uint16: _from_bf16,
-    types.int8: _from_e4m3,
+    types.uint16: from_bf16,
+    types.int8: from_e4m3,
     types.float32: _as_it_is,
 }
 
@@ -141,8 +109,8 @@ def _float_block(columns: int, events: int) -> Any:
         convert = _CONVERTED[tile.dtype]
 
         def generate(context, builder, signature, arguments):
-            tile_data = _data(context, builder, signature.args[0], arguments[0])
-            pool_data = _data(context, builder, signature.args[4], arguments[4])
+            tile_data = data(context, builder, signature.args[0], arguments[0])
+            pool_data = data(context, builder, signature.args[4], arguments[4])
             _, first, step, count, _, x0, sx0, o0, so0, next_ = arguments
             xs = [builder.add(x0, builder.mul(sx0, ir.Constant(_I64, e))) for e in range(events)]
             zero = ir.Constant(ir.VectorType(_F32, columns), [0.0] * columns)
@@ -155,7 +123,7 @@ def _float_block(columns: int, events: int) -> Any:
                 out = []
                 for at_x, total in zip(xs, sums, strict=True):
                     value = builder.load(builder.gep(pool_data, [builder.add(at_x, k)]))
-                    out.append(builder.fadd(total, builder.fmul(_splat(builder, value, columns), w)))
+                    out.append(builder.fadd(total, builder.fmul(splat(builder, value, columns), w)))
                 return out
 
             for e, total in enumerate(_counted(builder, count, [zero] * events, term)):
@@ -178,9 +146,9 @@ def _int8_block(columns: int, events: int) -> Any:
     @intrinsic
     def block(_typing, tile, at, stride, pairs, xs, x, sx, pool, o, so, ahead):
         def generate(context, builder, signature, arguments):
-            tile_data = _data(context, builder, signature.args[0], arguments[0])
-            x_data = _data(context, builder, signature.args[4], arguments[4])
-            pool_data = _data(context, builder, signature.args[7], arguments[7])
+            tile_data = data(context, builder, signature.args[0], arguments[0])
+            x_data = data(context, builder, signature.args[4], arguments[4])
+            pool_data = data(context, builder, signature.args[7], arguments[7])
             _, first, step, count, _, x0, sx0, _, o0, so0, next_ = arguments
             starts = [builder.add(x0, builder.mul(sx0, ir.Constant(_I64, e))) for e in range(events)]
 
@@ -196,7 +164,7 @@ def _int8_block(columns: int, events: int) -> Any:
                     both = None
                     for i in range(2):
                         at_x = builder.add(start, builder.add(k, ir.Constant(_I64, i)))
-                        value = _splat(builder, builder.load(builder.gep(x_data, [at_x])), columns)
+                        value = splat(builder, builder.load(builder.gep(x_data, [at_x])), columns)
                         product = builder.mul(value, rows[i])
                         both = product if both is None else builder.add(both, product)
                     out.append(builder.add(total, builder.sext(both, wide)))

@@ -11,17 +11,16 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+
+from ticktrue.kernels.vectors import Value, data, every_lane, from_bf16, from_e4m3, splat
 
 _F32, _I8, _I16, _I32, _I64 = ir.FloatType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
 _LANES = 16
 
-Value = Any  # an llvmlite value; the library has no types
-
 
 def _at(context: Any, builder: Any, kind: types.Array, value: Value, first: Value) -> Value:
     """Pointer to element `first` of an array."""
-    return builder.gep(make_array(kind)(context, builder, value).data, [first])
+    return builder.gep(data(context, builder, kind, value), [first])
 
 
 def _each_block(builder: Any, count: Value, body: Callable[[Value, int], None]) -> None:
@@ -46,44 +45,19 @@ def _vector(builder: Any, pointer: Value, lanes: int) -> Value:
     return builder.bitcast(pointer, ir.VectorType(pointer.type.pointee, lanes).as_pointer())
 
 
-def _widened(builder: Any, raw: Value, lanes: int) -> Value:
-    """Bits of bf16 as float32."""
-    wide = ir.VectorType(_I32, lanes)
-    bits = builder.shl(builder.zext(raw, wide), ir.Constant(wide, [16] * lanes))
-    return builder.bitcast(bits, ir.VectorType(_F32, lanes))
-
-
 def _rounded(builder: Any, value: Value, lanes: int) -> Value:
     """float32 as bits of the nearest bf16, as `bits.f32_to_bf16_bits` says."""
-    wide = ir.VectorType(_I32, lanes)
-
-    def all_lanes(number: int) -> Value:
-        return ir.Constant(wide, [number] * lanes)
-
-    u = builder.bitcast(value, wide)
-    high = builder.lshr(u, all_lanes(16))
-    even = builder.and_(high, all_lanes(1))
-    nearest = builder.lshr(builder.add(builder.add(u, all_lanes(0x7FFF)), even), all_lanes(16))
-    nan = builder.icmp_unsigned(">", builder.and_(u, all_lanes(0x7FFF_FFFF)), all_lanes(0x7F80_0000))
-    bits = builder.select(nan, builder.or_(high, all_lanes(0x40)), nearest)
+    u = builder.bitcast(value, ir.VectorType(_I32, lanes))
+    high = builder.lshr(u, every_lane(16, lanes))
+    even = builder.and_(high, every_lane(1, lanes))
+    nearest = builder.lshr(
+        builder.add(builder.add(u, every_lane(0x7FFF, lanes)), even), every_lane(16, lanes)
+    )
+    nan = builder.icmp_unsigned(
+        ">", builder.and_(u, every_lane(0x7FFF_FFFF, lanes)), every_lane(0x7F80_0000, lanes)
+    )
+    bits = builder.select(nan, builder.or_(high, every_lane(0x40, lanes)), nearest)
     return builder.trunc(bits, ir.VectorType(_I16, lanes))
-
-
-def _widened_e4m3(builder: Any, raw: Value, lanes: int) -> Value:
-    """Bits of e4m3 as float32, as `bits.e4m3_to_f32` says."""
-    wide, real = ir.VectorType(_I32, lanes), ir.VectorType(_F32, lanes)
-
-    def all_lanes(number: int) -> Value:
-        return ir.Constant(wide, [number] * lanes)
-
-    u = builder.zext(raw, wide)
-    low = builder.and_(u, all_lanes(0x7F))
-    normal = builder.shl(builder.add(low, all_lanes(120 << 3)), all_lanes(20))
-    step = ir.Constant(real, [0.001953125] * lanes)
-    small = builder.bitcast(builder.fmul(builder.sitofp(low, real), step), wide)
-    bits = builder.select(builder.icmp_unsigned("<", low, all_lanes(8)), small, normal)
-    sign = builder.shl(builder.and_(u, all_lanes(0x80)), all_lanes(24))
-    return builder.bitcast(builder.or_(bits, sign), real)
 
 
 def _mover(
@@ -133,12 +107,7 @@ def _filler() -> Any:
             z = _at(context, builder, signature.args[0], arguments[0], arguments[1])
 
             def body(i, lanes):
-                kind = ir.VectorType(_F32, lanes)
-                one = builder.insert_element(
-                    ir.Constant(kind, ir.Undefined), arguments[3], ir.Constant(_I32, 0)
-                )
-                zeros = ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes)
-                same = builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+                same = splat(builder, arguments[3], lanes)
                 builder.store(same, _vector(builder, builder.gep(z, [i]), lanes), align=4)
 
             _each_block(builder, arguments[2], body)
@@ -229,9 +198,9 @@ _LOADED, _STORED, _SHIFTED = (
     (types.float32, types.float32),
 )
 copy = _mover(_LOADED, (_F32, _F32), _same)
-widen = _mover(_LOADED, (_I16, _F32), _widened)
+widen = _mover(_LOADED, (_I16, _F32), from_bf16)
 widen_int8 = _mover(_LOADED, (_I8, _F32), _from_int8)
-widen_e4m3 = _mover(_LOADED, (_I8, _F32), _widened_e4m3)
+widen_e4m3 = _mover(_LOADED, (_I8, _F32), from_e4m3)
 put = _mover(_STORED, (_F32, _F32), _same)
 narrow = _mover(_STORED, (_F32, _I16), _rounded)
 narrow_int8 = _mover(_STORED, (_F32, _I8), _to_int8)

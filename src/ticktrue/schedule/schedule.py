@@ -4,14 +4,12 @@ Works on the chip class: one chain has one start on all chips. What depends on a
 every chip where it decides an order, and reserved conservatively where it decides a link.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from ticktrue.cores import available_cores
+from ticktrue.cores import by_cores
 from ticktrue.errors import Unschedulable
 from ticktrue.hw import System
 from ticktrue.isa import OPS, Dtype, Kind, Op, OpTable, Unit
@@ -173,19 +171,16 @@ def _edges(flat: Flat) -> tuple[Int64, Int64, Int64]:
     rows[named, col.C_N], rows[named, col.C_M], rows[named, col.C_WIDTH] = 1, 1, (stride * count)[of]
     none = np.zeros(0, dtype=np.int64)
 
-    def of_chips(some: Sequence[int]) -> tuple[Int64, Int64, Int64]:
+    def of_chips(some: range) -> tuple[Int64, Int64, Int64]:
         out = (none, none, none)
         for chip in some:
-            address = flat.address(chip).copy()
+            address = flat.address(chip)
             address[named] = base[of]
             out = edges(rows, flat.row_of_chain, address, (base, stride, first, count), int(count.sum()),
                         latency, out)  # fmt: skip
         return out
 
-    cores = min(available_cores(), flat.plan.chips)
-    with ThreadPoolExecutor(cores) as pool:
-        parts = list(pool.map(of_chips, (range(i, flat.plan.chips, cores) for i in range(cores))))
-    return _longest(parts, len(flat.start))
+    return _longest(by_cores(flat.plan.chips, of_chips), len(flat.start))
 
 
 def _longest(parts: list[tuple[Int64, Int64, Int64]], chains: int) -> tuple[Int64, Int64, Int64]:

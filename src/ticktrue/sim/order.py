@@ -1,12 +1,11 @@
 """The order that a timetable states: which row follows which on a port, plane, link or vector. Costs are added elsewhere."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ticktrue.cores import available_cores
+from ticktrue.cores import by_cores
 from ticktrue.isa import Op, RegFn, Unit
 from ticktrue.isa.ops import EXPERT_FNS
 from ticktrue.program import Flat, RegionClass
@@ -172,14 +171,13 @@ def _memory_pairs(flat: Flat) -> Pairs:
     parts = (mem, write, n, step, m, step2, width)
     columns = [np.ascontiguousarray(a[keep]) for a in parts]
     address = np.ascontiguousarray(address[:, keep])
-    hot, cores = written(address, *columns[1:], space), min(available_cores(), flat.plan.chips)
+    hot = written(address, *columns[1:], space)
 
-    def of_chips(i: int) -> Int64:
-        out: Int64 = memory_pairs(address[i::cores], hot, tuple(columns), len(rows), _ROOM)
+    def of_chips(some: range) -> Int64:
+        out: Int64 = memory_pairs(address[some.start :: some.step], hot, tuple(columns), len(rows), _ROOM)
         return out
 
-    with ThreadPoolExecutor(cores) as pool:
-        keys = np.sort(np.concatenate(list(pool.map(of_chips, range(cores)))))
+    keys = np.sort(np.concatenate(by_cores(flat.plan.chips, of_chips)))
     new = np.ones(len(keys), dtype=bool)
     new[1:] = keys[1:] != keys[:-1]
     return Pairs(*unpacked(keys[new], len(rows)))

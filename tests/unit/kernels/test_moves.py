@@ -1,5 +1,7 @@
 """Vector copies against the scalar conversions of `kernels.bits`: every code, every length near a block, nothing beyond."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -11,54 +13,31 @@ COUNTS = [0, 1, 7, 15, 16, 17, 31, 32, 33, 160, 320]
 GUARD = np.float32(-77.0)
 
 
-@njit
-def _copy(octets, a, pool, o, count):  # type: ignore[no-untyped-def]
-    moves.copy(octets, a, pool, o, count)
+def _compiled(move: Any, arguments: int) -> Any:
+    """A function that does nothing but the intrinsic `move`, of so many arguments."""
+
+    @njit
+    def five(a, b, c, d, e):  # type: ignore[no-untyped-def]
+        move(a, b, c, d, e)
+
+    @njit
+    def six(a, b, c, d, e, f):  # type: ignore[no-untyped-def]
+        move(a, b, c, d, e, f)
+
+    @njit
+    def four(a, b, c, d):  # type: ignore[no-untyped-def]
+        move(a, b, c, d)
+
+    return {4: four, 5: five, 6: six}[arguments]
 
 
-@njit
-def _widen(octets, a, pool, o, count):  # type: ignore[no-untyped-def]
-    moves.widen(octets, a, pool, o, count)
-
-
-@njit
-def _widen_int8(octets, a, pool, o, count):  # type: ignore[no-untyped-def]
-    moves.widen_int8(octets, a, pool, o, count)
-
-
-@njit
-def _widen_e4m3(octets, a, pool, o, count):  # type: ignore[no-untyped-def]
-    moves.widen_e4m3(octets, a, pool, o, count)
-
-
-@njit
-def _put(pool, a, octets, o, count):  # type: ignore[no-untyped-def]
-    moves.put(pool, a, octets, o, count)
-
-
-@njit
-def _narrow(pool, a, octets, o, count):  # type: ignore[no-untyped-def]
-    moves.narrow(pool, a, octets, o, count)
-
-
-@njit
-def _narrow_int8(pool, a, octets, o, count):  # type: ignore[no-untyped-def]
-    moves.narrow_int8(pool, a, octets, o, count)
-
-
-@njit
-def _strided(pool, a, step, room, o, count):  # type: ignore[no-untyped-def]
-    moves.strided(pool, a, step, room, o, count)
-
-
-@njit
-def _fill(pool, o, count, value):  # type: ignore[no-untyped-def]
-    moves.fill(pool, o, count, value)
-
-
-@njit
-def _shift(pool, a, room, o, count):  # type: ignore[no-untyped-def]
-    moves.shift(pool, a, room, o, count)
+_copy, _widen, _widen_int8, _widen_e4m3 = (
+    _compiled(move, 5) for move in (moves.copy, moves.widen, moves.widen_int8, moves.widen_e4m3)
+)
+_put, _narrow, _narrow_int8, _shift = (
+    _compiled(move, 5) for move in (moves.put, moves.narrow, moves.narrow_int8, moves.shift)
+)
+_strided, _fill = _compiled(moves.strided, 6), _compiled(moves.fill, 4)
 
 
 def _same(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> bool:

@@ -74,3 +74,19 @@ class Editor:
         pieces = self.program.image.pieces.copy()
         change(pieces)
         return replace(self.program, image=replace(self.program.image, pieces=pieces))
+
+
+def with_tensor(program: Program, name: str, /, **changes: object) -> Program:
+    """The program with other fields of one tensor of its image."""
+    image = program.image
+    assert any(t.name == name for t in image.tensors), name
+    changed = tuple(replace(t, **changes) if t.name == name else t for t in image.tensors)  # type: ignore[arg-type]
+    return replace(program, image=replace(image, tensors=changed))
+
+
+def with_region(program: Program, name: str, /, **changes: object) -> Program:
+    """The program with other fields of one region of its image."""
+    image = program.image
+    assert any(r.name == name for r in image.regions), name
+    changed = tuple(replace(r, **changes) if r.name == name else r for r in image.regions)  # type: ignore[arg-type]
+    return replace(program, image=replace(image, regions=changed))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.unit.verify.test_dataflow_compiled import Editor
+from tests.unit.verify.editor import Editor, with_region, with_tensor
 
 from ticktrue.compile import Options, compile_image, compile_program, compile_timetable
 from ticktrue.graph.build import build_graph
@@ -84,15 +84,11 @@ def test_more_experts_than_lanes_and_a_dense_layer() -> None:
 
 
 def tensor(e: Editor, name: str, **changes: int) -> Program:
-    image = e.program.image
-    changed = tuple(replace(t, **changes) if t.name == name else t for t in image.tensors)
-    return replace(e.program, image=replace(image, tensors=changed))
+    return with_tensor(e.program, name, **changes)
 
 
 def region(e: Editor, name: str, **changes: int) -> Program:
-    image = e.program.image
-    changed = tuple(replace(r, **changes) if r.name == name else r for r in image.regions)
-    return replace(e.program, image=replace(image, regions=changed))
+    return with_region(e.program, name, **changes)
 
 
 def gather_of(e: Editor, **values: int) -> Program:

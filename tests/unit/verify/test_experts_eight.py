@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from tests.unit.verify.editor import Editor
+from tests.unit.verify.editor import Editor, with_region, with_tensor
 from tests.unit.verify.test_experts import SPEC
 
 from ticktrue.compile import Options, assemble, compile_image, compile_program, compile_timetable
@@ -81,21 +81,11 @@ def test_a_plane_of_eight_bits_is_the_first_byte_of_a_pair() -> None:
 
 
 def tensor(name: str, /, **changes: object) -> Callable[[Editor], Program]:
-    def plant(e: Editor) -> Program:
-        image = e.program.image
-        changed = tuple(replace(t, **changes) if t.name == name else t for t in image.tensors)
-        return replace(e.program, image=replace(image, tensors=changed))
-
-    return plant
+    return lambda e: with_tensor(e.program, name, **changes)
 
 
 def region(name: str, /, **changes: object) -> Callable[[Editor], Program]:
-    def plant(e: Editor) -> Program:
-        image = e.program.image
-        changed = tuple(replace(r, **changes) if r.name == name else r for r in image.regions)
-        return replace(e.program, image=replace(image, regions=changed))
-
-    return plant
+    return lambda e: with_region(e.program, name, **changes)
 
 
 def moved_to(e: Editor, name: str) -> Program:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from tests.unit.verify.editor import Editor
+from tests.unit.verify.editor import Editor, with_region, with_tensor
 from tests.unit.verify.test_experts import SPEC
 
 from ticktrue.compile import Options, assemble, compile_image, compile_program, compile_timetable, graph_of
@@ -87,15 +87,11 @@ def key(e: Editor, experts: str) -> Program:
 
 
 def tensor(e: Editor, name: str, **changes: int) -> Program:
-    image = e.program.image
-    changed = tuple(replace(t, **changes) if t.name == name else t for t in image.tensors)
-    return replace(e.program, image=replace(image, tensors=changed))
+    return with_tensor(e.program, name, **changes)
 
 
 def region(e: Editor, name: str, **changes: int) -> Program:
-    image = e.program.image
-    changed = tuple(replace(r, **changes) if r.name == name else r for r in image.regions)
-    return replace(e.program, image=replace(image, regions=changed))
+    return with_region(e.program, name, **changes)
 
 
 def named_by(e: Editor, label: str, fn: RegFn) -> Program:

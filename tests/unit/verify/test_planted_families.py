@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.unit.verify.editor import Editor
+from tests.unit.verify.editor import Editor, with_region, with_tensor
 from tests.unit.verify.families import KINDS, editor_of, system_of
 
 from ticktrue.isa import Op
@@ -38,17 +38,11 @@ def attention(e: Editor, at: int, **changes: int) -> Program:
 
 
 def region(e: Editor, name: str, **changes: object) -> Program:
-    image = e.program.image
-    assert any(r.name == name for r in image.regions), name
-    changed = tuple(replace(r, **changes) if r.name == name else r for r in image.regions)
-    return replace(e.program, image=replace(image, regions=changed))
+    return with_region(e.program, name, **changes)
 
 
 def tensor(e: Editor, name: str, **changes: int) -> Program:
-    image = e.program.image
-    assert any(t.name == name for t in image.tensors), name
-    changed = tuple(replace(t, **changes) if t.name == name else t for t in image.tensors)
-    return replace(e.program, image=replace(image, tensors=changed))
+    return with_tensor(e.program, name, **changes)
 
 
 def part(e: Editor, by: int) -> Program:

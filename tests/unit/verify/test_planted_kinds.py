@@ -8,7 +8,7 @@ from tempfile import mkdtemp
 
 import pytest
 from tests.families import write_family
-from tests.unit.verify.editor import Editor
+from tests.unit.verify.editor import Editor, with_region
 from tests.unit.verify.families import editor_of, system_of
 
 from ticktrue.compile import Options, compile_program
@@ -49,10 +49,9 @@ def ring(e: Editor, blocks: int) -> Program:
 
 
 def state(e: Editor, name: str, **changes: int) -> Program:
-    image = e.program.image
-    changed = tuple(replace(r, **changes) if r.name == name else r for r in image.regions)
-    assert changed != image.regions
-    return replace(e.program, image=replace(image, regions=changed))
+    changed = with_region(e.program, name, **changes)
+    assert changed.image.regions != e.program.image.regions
+    return changed
 
 
 FAULTS: list[tuple[str, str, Callable[[Editor], Program], str]] = [
