@@ -16,6 +16,7 @@ from tests.stepping import Stepper
 
 from ticktrue.execute import Machine
 from ticktrue.model import load_model
+from ticktrue.partition import ring_blocks
 from ticktrue.program import StepKind
 
 SENTINEL = np.float32(-3.4028234663852886e38)
@@ -106,3 +107,36 @@ def test_what_a_step_over_the_edge_sees(slot: int, pos: int) -> None:
                 for lane in range(4):
                     hidden = scores[j, i, lane] == SENTINEL
                     assert hidden != seen(chip % 2, j, i, lane % 2, pos), (chip, j, i, lane)
+
+
+SIZES = [
+    # window, cp, t_max, blocks of the image: ring
+    (100, 2, 2, 6, 4, "ceil(102 / 64) + 1 = 3, a power of two"),
+    (4096, 1, 64, 2, 2, "the image has two blocks, and the window would take 66"),
+    (4096, 1, 64, 33, 64, "33 blocks, a power of two"),
+    (4096, 8, 64, 2, 8, "a block for each context lane"),
+    (4096, 1, 64, 2050, 128, "ceil(4160 / 64) + 1 = 66"),
+    (0, 4, 64, 2050, 0, "no window, no ring"),
+]
+
+
+@pytest.mark.parametrize(
+    ("window", "cp", "t_max", "blocks", "ring", "why"), SIZES, ids=[s[-1] for s in SIZES]
+)
+def test_a_ring_is_no_longer_than_the_image(
+    window: int, cp: int, t_max: int, blocks: int, ring: int, why: str
+) -> None:
+    assert ring_blocks(window, cp, t_max, blocks) == ring, why
+
+
+@pytest.mark.parametrize("chips", [1, 4])
+def test_a_ring_cut_short_by_the_context_gives_the_same_bits(tmp_path: Path, chips: int) -> None:
+    """Window 100 wants a ring of four blocks; of an image of 60 + 2 positions one is enough (two on two context lanes)."""
+    model = load_model(str(write_family(tmp_path / "m", "mistral", num_hidden_layers=1)))
+    tokens = [int(t) for t in np.random.default_rng(1).integers(0, model.spec.vocab, 60)]
+    logits = []
+    for context, ring in ((380, 4), (60, 1 if chips == 1 else 2)):
+        made = Stepper.make(model.spec, model.weights(), chips, "bf16", context, t_max=2)
+        assert made.image.key.attention[0].ring == ring
+        logits.append(made.run(tokens, 2)[0])
+    assert (logits[0].view(np.uint32) == logits[1].view(np.uint32)).all()

@@ -8,6 +8,7 @@ from ticktrue.cli.output import Terminal
 from ticktrue.cli.surroundings import STDIN
 from ticktrue.errors import DoesNotFit, Error, InputError, UsageError
 from ticktrue.hw import System, load_system
+from ticktrue.model import ModelSpec
 from ticktrue.program import Decoded, ImageKey, Program, Timetable, decode, program_digest
 from ticktrue.program.text import from_text
 from ticktrue.program.text_words import FIRST_LINE
@@ -82,6 +83,18 @@ def machine_of(file: ProgramFile) -> System:
                          f"found {key.facts[:16]}...", code="T366", where=file.where,
                          hint="compile it again; its cycles do not hold for the machine as it is known now")  # fmt: skip
     return system
+
+
+def check_model(spec: ModelSpec, file: ProgramFile) -> None:
+    """Returns if the program was made for a model of this shape.
+
+    Raises:
+        InputError: T368 if not.
+    """
+    key = file.program.image.key
+    if spec.digest() != key.spec:
+        raise InputError(f"the program was made from another model: expected the shape of {spec.name}, found that of {key.model}",
+                         code="T368", where=file.where, hint="name the model that it was compiled from")  # fmt: skip
 
 
 def pick_timetable(file: ProgramFile, step: str, context: int | None) -> Timetable | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
-from ticktrue.cli.program_file import ProgramFile, machine_of, read_file
+from ticktrue.cli.program_file import ProgramFile, check_model, machine_of, read_file
 from ticktrue.cli.prove import Maker, Proof, Rejected, Source, open_cache
 from ticktrue.cli.run import CHOOSING, Choosing
 from ticktrue.cli.surroundings import STDIN
@@ -131,6 +131,7 @@ def look_up_for(given: ProgramFile, target: Target, terminal: Terminal) -> Found
 
     Raises:
         UsageError: T105 for a flag that the file decides.
+        InputError: T368 for another model than the file's.
     """
     plain = Target(model=target.model, cache=target.cache)
     if target != plain:
@@ -150,7 +151,9 @@ def look_up_for(given: ProgramFile, target: Target, terminal: Terminal) -> Found
         kv_scales=scales,
         experts=key.experts,
     )
-    return Found(open_model(target.model, terminal), machine_of(given), options)
+    model = open_model(target.model, terminal)
+    check_model(model.spec, given)
+    return Found(model, machine_of(given), options)
 
 
 def check_given(found: Found, given: ProgramFile | None) -> None:

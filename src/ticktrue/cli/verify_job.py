@@ -7,12 +7,11 @@ from itertools import pairwise
 from ticktrue.cli.documents import ProofPart, VerifyDocument, ViolationPart, encode, header
 from ticktrue.cli.kernels_watch import watch_kernels
 from ticktrue.cli.output import Terminal
-from ticktrue.cli.program_file import ProgramFile, machine_of, read_file, tell_hypothetical
+from ticktrue.cli.program_file import ProgramFile, check_model, machine_of, read_file, tell_hypothetical
 from ticktrue.cli.prove import Proof, prove
 from ticktrue.cli.run_report import SHOWN, proof_part, violation_lines, violation_parts
 from ticktrue.cli.target import open_model
 from ticktrue.compile import graph_of
-from ticktrue.errors import InputError
 from ticktrue.graph.digest import graph_digest
 from ticktrue.hw import System
 from ticktrue.model import ModelSpec
@@ -59,10 +58,7 @@ def perform(file: str, ref: str, terminal: Terminal) -> int:
 
 def _spec(ref: str, source: ProgramFile, terminal: Terminal) -> ModelSpec:
     spec = open_model(ref, terminal).spec
-    key = source.program.image.key
-    if spec.digest() != key.spec:
-        raise InputError(f"the program was made from another model: expected the shape of {spec.name}, found that of {key.model}",
-                         code="T368", where=source.where)  # fmt: skip
+    check_model(spec, source)
     return spec
 
 

@@ -194,8 +194,8 @@ def compile_image(spec: ModelSpec, system: System, options: Options, weights_dig
     limit, tray = system.gather_chips, system.tray_chips
     plan = make_plan(kv_heads(spec), system.chips, heads=options.heads, limit=limit, tray=tray)
     kv = "fp8" if options.kv == "fp8" else "f32" if options.fmt == "f32" else "bf16"
-    rings = rings_of(spec, plan, options.t_max)
     blocks = image_blocks(options.max_context, options.t_max)
+    rings = rings_of(spec, plan, options.t_max, blocks)
     largest = StepKind(options.t_max, options.slots, blocks, "all", "chip")
     homes = plan.chips if options.experts == "parallel" else 0
     graph = build_graph(spec, largest, options.fmt, rings, kv, kv_scaled=bool(options.kv_scales))

@@ -226,18 +226,21 @@ def _round_heads(group: int, tokens: int) -> int:
     return max(n for n in range(1, group + 1) if group % n == 0 and (n * tokens <= LANES or n == 1))
 
 
-def ring_blocks(window: int, cp: int, t_max: int) -> int:
-    """Blocks of a sliding layer's ring: a power of two that holds the window and a whole step past it; 0 without a window."""
+def ring_blocks(window: int, cp: int, t_max: int, blocks: int) -> int:
+    """Blocks of a sliding layer's ring; 0 without a window.
+
+    A power of two that holds the window and a whole step past it, or all `blocks` of the image where those are fewer.
+    """
     if window == 0:
         return 0
-    need = max(cp, ceil_div(window + t_max, BLOCK) + 1)
+    need = max(cp, min(blocks, ceil_div(window + t_max, BLOCK) + 1))
     return 1 << (need - 1).bit_length()
 
 
-def rings_of(spec: ModelSpec, plan: Plan, t_max: int) -> tuple[int, ...]:
-    """The ring of each kind of attention of a model."""
+def rings_of(spec: ModelSpec, plan: Plan, t_max: int, blocks: int) -> tuple[int, ...]:
+    """The ring of each kind of attention of a model, in an image of `blocks` blocks a slot."""
     return tuple(
-        ring_blocks(spec.attention_of(kind).window, grid.cp, t_max)
+        ring_blocks(spec.attention_of(kind).window, grid.cp, t_max, blocks)
         for kind, grid in zip(spec.kinds, plan.grids, strict=True)
     )
 

@@ -119,7 +119,7 @@ def demand_of(
         formats: of weights and activations, and of the cache.
     """
     small, kind_of = one_of_each(spec)
-    rings = rings_of(small, plan, step.tokens)
+    rings = rings_of(small, plan, step.tokens, step.blocks)
     graph = replace(build_graph(small, step, _PLAIN, rings), fmt=formats[0], kv=formats[1])
     sharded = partition(graph, plan)
     arranged = _arrange(sharded, system)

@@ -309,7 +309,8 @@ def _smallest_that_fits(sharded: ShardedGraph, system: System) -> int:
             continue
         plan = make_plan(kv_heads(spec), chips, limit=limit, tray=tray)
         homes = chips if sharded.graph.homes else 0
-        graph = replace(sharded.graph, rings=rings_of(spec, plan, sharded.graph.kind.tokens), homes=homes)
+        step = sharded.graph.kind
+        graph = replace(sharded.graph, rings=rings_of(spec, plan, step.tokens, step.blocks), homes=homes)
         if max(_arrange(partition(graph, plan), system).fill) <= OpTable.of(system.chip).group_vectors:
             return chips
     return 0

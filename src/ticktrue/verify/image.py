@@ -167,13 +167,12 @@ def _plan(image: Image, system: System, findings: Findings) -> None:
 
 
 def _shared(image: Image, findings: Findings) -> None:
-    """Finds heads that a grid does not share out, and rings of another size than window and grid ask for."""
+    """Finds heads that a grid does not share out, and rings of another size than window, context and grid ask for."""
     key = image.key
     for i, (a, grid) in enumerate(zip(key.attention, key.plan.grids, strict=True)):
-        ring = 0
-        if a.window:
-            need = max(grid.cp, ceil_div(a.window + key.t_max, BLOCK) + 1)
-            ring = 1 << (need - 1).bit_length()
+        held = ceil_div(key.max_context + key.t_max, BLOCK)
+        need = max(grid.cp, min(held, ceil_div(a.window + key.t_max, BLOCK) + 1))
+        ring = 1 << (need - 1).bit_length() if a.window else 0
         of_kind = (
             (
                 "kv_heads",

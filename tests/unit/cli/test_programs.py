@@ -168,12 +168,15 @@ def test_a_program_for_more_chips_than_there_are_is_refused(cli, program, tmp_pa
         assert ran.err.startswith("T367")
 
 
-def test_verify_refuses_a_model_of_another_shape(cli, program, tmp_path):
+def test_verify_and_run_refuse_a_model_of_another_shape(cli, program, tmp_path):
     from tests.models import TINY_KV2, write_llama
 
-    ran = cli("verify", program, "--model", str(write_llama(tmp_path / "other", shape=TINY_KV2)))
-    assert ran.status == 3
-    assert ran.err.startswith("T368")
+    other = str(write_llama(tmp_path / "other", shape=TINY_KV2))
+    for verb in (("verify",), ("run", "hello", "--program")):
+        ran = cli(*verb, program, "--model", other)
+        assert ran.status == 3
+        assert ran.err.startswith("T368")
+        assert "name the model" in ran.err
 
 
 def test_time_lists_and_shows_one(cli, program):
